@@ -300,7 +300,7 @@ def play_checked(packed: int, rules: int, action: int) -> int:
 
 @jit
 def write_flat(packed: int, rules: int, seat: int, out: npt.NDArray[np.float32]) -> None:
-    """The flat view of `seat` [33 or 32]: see `spaces.FLAT`."""
+    """The flat view of `seat` [33 or 32]: see `observation.py`."""
     own = spheres_of(packed, seat)
     other = spheres_of(packed, 1 - seat)
     for cell in range(30):
@@ -313,7 +313,7 @@ def write_flat(packed: int, rules: int, seat: int, out: npt.NDArray[np.float32])
 
 @jit
 def write_planes(packed: int, rules: int, seat: int, out: npt.NDArray[np.float32]) -> None:
-    """The planes seen by `seat`, flattened [15 or 14, times 16]: see `spaces.PLANES`."""
+    """The planes seen by `seat`, flattened [15 or 14, times 16]: see `observation.py`."""
     own = spheres_of(packed, seat)
     other = spheres_of(packed, 1 - seat)
     occupied = own | other

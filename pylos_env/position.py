@@ -68,17 +68,17 @@ class Position:
         layout = notation.Layout(white, black, side, packed >> kernel.TAKE_BACK_SHIFT)
         notation.parse_layout(notation.layout_text(layout))
         _check_possible(layout, rules)
-        self._fill(packed, rules, rules.code)
+        _fill(self, packed, rules, rules.code)
 
-    def _fill(self, packed: int, rules: Rules, code: int) -> None:
-        object.__setattr__(self, "packed", packed)
-        object.__setattr__(self, "rules", rules)
-        object.__setattr__(self, "_code", code)
+    @classmethod
+    def unchecked(cls, packed: int, rules: Rules) -> Position:
+        """Wrap a packed position known to be possible, as the kernels' results are."""
+        return _fill(object.__new__(cls), packed, rules, rules.code)
 
     @classmethod
     def start(cls, rules: str | Rules = "advanced") -> Position:
         """The empty board, white to move."""
-        return _trusted(kernel.START, Rules.of(rules))
+        return cls.unchecked(kernel.START, Rules.of(rules))
 
     @classmethod
     def parse(cls, text: str, rules: str | Rules = "advanced") -> Position:
@@ -95,7 +95,7 @@ class Position:
             | side << kernel.SIDE_SHIFT
             | take_backs << kernel.TAKE_BACK_SHIFT
         )
-        return _trusted(packed, rules)
+        return cls.unchecked(packed, rules)
 
     # What is on the board
 
@@ -179,8 +179,8 @@ class Position:
             else -1
         )
         if packed < 0:
-            raise IllegalMoveError(self._why_illegal(action))
-        return _trusted(packed, self.rules, self._code)
+            raise IllegalMoveError(self.why_illegal(action))
+        return _fill(object.__new__(Position), packed, self.rules, self._code)
 
     def parse_turn(self, text: str) -> list[int]:
         """The actions of a turn's text, with the stop that the text leaves out; all legal here."""
@@ -223,9 +223,10 @@ class Position:
         white = sum(1 << int(image[cell]) for cell in range(APEX + 1) if self.white >> cell & 1)
         black = sum(1 << int(image[cell]) for cell in range(APEX + 1) if self.black >> cell & 1)
         high = self.packed >> kernel.SIDE_SHIFT << kernel.SIDE_SHIFT
-        return _trusted(white | black << kernel.BLACK_SHIFT | high, self.rules)
+        return Position.unchecked(white | black << kernel.BLACK_SHIFT | high, self.rules)
 
-    def _why_illegal(self, action: int) -> str:
+    def why_illegal(self, action: int) -> str:
+        """What an illegal action breaks, with its text and the position's."""
         if not 0 <= action < NUM_ACTIONS:
             return f"action {action} does not exist: expected 0-{NUM_ACTIONS - 1}, in {self}"
         name = self.move_name(action)
@@ -287,10 +288,16 @@ class Position:
         return f"Position({str(self)!r}, rules={str(self.rules)!r})"
 
 
-def _trusted(packed: int, rules: Rules, code: int | None = None) -> Position:
-    """A Position known to be possible: skips the checks, which would cost more than the move."""
-    position = object.__new__(Position)
-    position._fill(packed, rules, rules.code if code is None else code)
+# the slots' own setters: the class refuses assignment, and these are the fastest way round it
+_set_packed = Position.__dict__["packed"].__set__
+_set_rules = Position.__dict__["rules"].__set__
+_set_code = Position.__dict__["_code"].__set__
+
+
+def _fill(position: Position, packed: int, rules: Rules, code: int) -> Position:
+    _set_packed(position, packed)
+    _set_rules(position, rules)
+    _set_code(position, code)
     return position
 
 

@@ -1,0 +1,54 @@
+"""Decision makers, built by name: `agents.make("alphabeta:4", seed=1).act(position)`.
+
+| name | plays |
+|---|---|
+| `random` | any legal action |
+| `rule_based` | a page of plain rules, one move ahead |
+| `alphabeta:<depth>` | the best it finds that many whole turns ahead |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pylos_env.agents.alphabeta import AlphaBetaAgent
+from pylos_env.agents.base import Agent, FunctionAgent
+from pylos_env.agents.random import RandomAgent
+from pylos_env.agents.rule_based import RuleBasedAgent
+from pylos_env.errors import PylosError
+
+__all__ = [
+    "Agent",
+    "AlphaBetaAgent",
+    "FunctionAgent",
+    "RandomAgent",
+    "RuleBasedAgent",
+    "make",
+    "names",
+]
+
+
+def names() -> list[str]:
+    """The names that `make` knows."""
+    return ["random", "rule_based", "alphabeta:<depth>"]
+
+
+def make(agent: str | Agent | Callable[..., Any], seed: int | None = None) -> Agent:
+    """The agent of a name; a function `position -> action` is wrapped; an Agent stays itself."""
+    if isinstance(agent, Agent):
+        return agent
+    if callable(agent):
+        return FunctionAgent(agent, seed)
+    if not isinstance(agent, str):
+        raise TypeError(f"an agent is a name, an Agent or a function, got {agent!r}")
+    name, _, argument = agent.partition(":")
+    if agent == "random":
+        return RandomAgent(seed)
+    if agent == "rule_based":
+        return RuleBasedAgent(seed)
+    if name == "alphabeta":
+        if not argument.isdecimal():
+            raise PylosError(f"{agent!r}: expected a depth in turns, such as 'alphabeta:4'")
+        return AlphaBetaAgent(int(argument), seed)
+    raise PylosError(f"unknown agent {agent!r}: expected one of {', '.join(names())}")

@@ -1,0 +1,224 @@
+"""Alpha-beta search with a transposition table, compiled.
+
+Depth counts whole turns: taking spheres back belongs to the turn and costs no depth. Every value is
+from the side to move; crossing an edge flips its sign only when the turn passes.
+
+The evaluation, in hundredths of a sphere, own minus other:
+
+| points | for |
+|---|---|
+| 100 | each sphere in hand |
+| 8 | each sphere of the other side that is held down by one resting on it |
+| 60 | the side to move has a cell that completes a formation |
+| 20 | each further such cell of the side to move, each such cell of the other side |
+
+A won game counts 10,000 and the turns still to search, so that faster wins are preferred.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pylos_env._jit import jit, popcount
+from pylos_env.agents.base import Agent
+from pylos_env.agents.features import open_cells, threats
+from pylos_env.kernel import (
+    MAX_LEGAL,
+    covered,
+    draw,
+    is_over,
+    pick,
+    play,
+    side_of,
+    spheres_of,
+    take_backs_left,
+    write_legal,
+)
+from pylos_env.position import Position
+from pylos_env.rules import Rules
+
+WIN: Final = 10_000
+INFINITY: Final = 1_000_000
+MAX_DEPTH: Final = 20
+
+# a table row: position, search it belongs to, depth, bound, value, best action
+TABLE_COLUMNS: Final = 6
+EXACT: Final = 0
+LOWER: Final = 1
+UPPER: Final = 2
+
+
+class AlphaBetaAgent(Agent):
+    """Looks `depth` whole turns ahead."""
+
+    def __init__(self, depth: int, seed: int | None = None) -> None:
+        super().__init__(seed)
+        if not isinstance(depth, int) or not 1 <= depth <= MAX_DEPTH:
+            raise ValueError(f"alphabeta looks 1 to {MAX_DEPTH} turns ahead, got {depth!r}")
+        self.depth = depth
+        self.name = f"alphabeta:{depth}"
+        # a search fills the table in proportion to its depth; more room only costs cache misses
+        self._table = np.zeros((1 << min(10 + 2 * depth, 20), TABLE_COLUMNS), dtype=np.int64)
+        self._searches = 0
+
+    def act(self, position: Position, key: int | None = None) -> int:
+        key = self.next_key() if key is None else key
+        return int(self.act_batch(np.array([position.packed]), position.rules, np.array([key]))[0])
+
+    def act_batch(
+        self, packed: npt.NDArray[np.int64], rules: Rules, keys: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        actions = np.empty(len(packed), dtype=np.int64)
+        _act_batch(
+            packed, rules.code, keys, self.depth, self._table, self._searches, actions
+        )
+        self._searches += len(packed)
+        return actions
+
+    def value(self, position: Position) -> float:
+        """The search's estimate for the side to move, in spheres; won and lost are 100 and more."""
+        self._searches += 1
+        stack = np.empty((3 * MAX_DEPTH, MAX_LEGAL), dtype=np.int64)
+        points = search(
+            position.packed,
+            position.rules.code,
+            self.depth,
+            -INFINITY,
+            INFINITY,
+            self._table,
+            self._searches,
+            stack,
+        )
+        return points / 100
+
+
+@jit
+def evaluate(packed: int, rules: int) -> int:
+    """The static value of a position in which the side to move is not taking back."""
+    side = side_of(packed)
+    own, other = spheres_of(packed, side), spheres_of(packed, 1 - side)
+    occupied = own | other
+    held = covered(occupied)
+    cells = open_cells(occupied)
+    mine = popcount(threats(own, cells, rules))
+    theirs = popcount(threats(other, cells, rules))
+    return (
+        100 * (popcount(other) - popcount(own))
+        + 8 * (popcount(other & held) - popcount(own & held))
+        + 20 * (mine - theirs)
+        + (40 if mine else 0)
+    )
+
+
+@jit
+def search(
+    packed: int,
+    rules: int,
+    depth: int,
+    alpha: int,
+    beta: int,
+    table: npt.NDArray[np.int64],
+    stamp: int,
+    stack: npt.NDArray[np.int64],
+) -> int:
+    """The value of a position `depth` turns deep, exact where it lies between alpha and beta."""
+    if depth == 0:
+        return -WIN if is_over(packed, rules) else evaluate(packed, rules)
+    row = table[draw(packed, 1) & (len(table) - 1)]
+    known = row[0] == packed and row[1] == stamp
+    if known and row[2] >= depth:
+        value = row[4]
+        if row[3] == EXACT or (row[3] == LOWER and value >= beta):
+            return value
+        if row[3] == UPPER and value <= alpha:
+            return value
+    left = take_backs_left(packed)
+    actions = stack[3 * (depth - 1) + left]
+    count = write_legal(packed, rules, actions)
+    if count == 0:
+        return -WIN - depth
+    if known:
+        _to_front(actions, count, row[5])
+
+    lower = alpha
+    best, best_action = -INFINITY, actions[0]
+    for index in range(count):
+        action = actions[index]
+        after = play(packed, rules, action)
+        if take_backs_left(after):
+            value = search(after, rules, depth, lower, beta, table, stamp, stack)
+        else:
+            value = -search(after, rules, depth - 1, -beta, -lower, table, stamp, stack)
+        if value > best:
+            best, best_action = value, action
+            if best > lower:
+                lower = best
+                if lower >= beta:
+                    break
+    row[0], row[1], row[2], row[4], row[5] = packed, stamp, depth, best, best_action
+    row[3] = LOWER if best >= beta else (EXACT if best > alpha else UPPER)
+    return best
+
+
+@jit
+def _to_front(actions: npt.NDArray[np.int64], count: int, action: int) -> None:
+    for index in range(count):
+        if actions[index] == action:
+            actions[0], actions[index] = actions[index], actions[0]
+            return
+
+
+@jit
+def choose(
+    packed: int,
+    rules: int,
+    key: int,
+    depth: int,
+    table: npt.NDArray[np.int64],
+    stamp: int,
+    stack: npt.NDArray[np.int64],
+) -> int:
+    """The best action; among equals the key decides."""
+    actions = np.empty(MAX_LEGAL, dtype=np.int64)
+    count = write_legal(packed, rules, actions)
+    for index in range(count - 1):  # in random order the first of the best is a random one
+        other = index + pick(draw(key, index), count - index)
+        actions[index], actions[other] = actions[other], actions[index]
+    # shallow searches first: they fill the table with good first moves for the deeper ones
+    for turns in range(1, depth + 1):
+        lower = -INFINITY
+        best = 0
+        for index in range(count):
+            after = play(packed, rules, actions[index])
+            if take_backs_left(after):
+                value = search(after, rules, turns, lower, INFINITY, table, stamp, stack)
+            else:
+                value = -search(after, rules, turns - 1, -INFINITY, -lower, table, stamp, stack)
+            if value > lower:
+                lower, best = value, index
+        # the best so far leads the next round; the order of the others stays random
+        action = actions[best]
+        for index in range(best, 0, -1):
+            actions[index] = actions[index - 1]
+        actions[0] = action
+    return int(actions[0])
+
+
+@jit
+def _act_batch(
+    packed: npt.NDArray[np.int64],
+    rules: int,
+    keys: npt.NDArray[np.int64],
+    depth: int,
+    table: npt.NDArray[np.int64],
+    stamp: int,
+    actions: npt.NDArray[np.int64],
+) -> None:
+    stack = np.empty((3 * MAX_DEPTH, MAX_LEGAL), dtype=np.int64)
+    for game in range(len(packed)):
+        actions[game] = choose(
+            packed[game], rules, keys[game], depth, table, stamp + game + 1, stack
+        )

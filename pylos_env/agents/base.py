@@ -1,0 +1,84 @@
+"""Agent: a position in, an action or a distribution out."""
+
+from __future__ import annotations
+
+import operator
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pylos_env import kernel
+from pylos_env.position import Position
+from pylos_env.rules import Rules
+
+
+class Agent:
+    """A decision maker. Subclasses give `act` or `policy`; each default is made of the other.
+
+    Chance comes in as a `key`, a non-negative 63-bit integer: the same position and key give the
+    same action, however games are batched. Without a key the agent draws the next of its own
+    stream, which `seed` sets.
+    """
+
+    name: str = "agent"
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.seed(seed)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.act is Agent.act and cls.policy is Agent.policy:
+            raise TypeError(f"{cls.__name__} must define act or policy")
+
+    def seed(self, seed: int | None = None) -> None:
+        """Restart the agent's own stream of keys; None takes a seed from the system."""
+        if seed is None:
+            seed = secrets.randbits(62)
+        self._seed = operator.index(seed) & (1 << 63) - 1
+        self._count = 0
+
+    def next_key(self) -> int:
+        self._count += 1
+        return kernel.draw(self._seed, self._count)
+
+    def act(self, position: Position, key: int | None = None) -> int:
+        """A legal action for the side to move; the game must not be over."""
+        policy = self.policy(position)
+        share = (self.next_key() if key is None else key) / (1 << 63) * policy.sum()
+        return int(min(np.searchsorted(policy.cumsum(), share, side="right"), policy.size - 1))
+
+    def policy(self, position: Position) -> npt.NDArray[np.float64]:
+        """A distribution over the 303 actions, zero for the illegal ones."""
+        policy = np.zeros(kernel.NUM_ACTIONS)
+        policy[self.act(position, key=0)] = 1
+        return policy
+
+    def act_batch(
+        self, packed: npt.NDArray[np.int64], rules: Rules, keys: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """An action for each of many packed positions: `act` row by row."""
+        return np.array(
+            [
+                self.act(Position.unchecked(int(position), rules), int(key))
+                for position, key in zip(packed, keys, strict=True)
+            ],
+            dtype=np.int64,
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+class FunctionAgent(Agent):
+    """A plain function `position -> action` as an agent."""
+
+    def __init__(self, function: Callable[[Position], int], seed: int | None = None) -> None:
+        super().__init__(seed)
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self._function = function
+
+    def act(self, position: Position, key: int | None = None) -> int:
+        return operator.index(self._function(position))
