@@ -24,6 +24,7 @@ from pylos_env._scene import (
     Array,
     ground_points,
     mix,
+    planes,
     screen,
     smooth,
 )
@@ -43,7 +44,8 @@ WOOD: Final = ((0.42, 0.195, 0.075), (0.27, 0.105, 0.036))
 INLAY: Final = (0.62, 0.40, 0.18)
 ENGRAVING: Final = (0.085, 0.032, 0.012)
 
-_SUPERSAMPLING: Final = 2
+_SMALL: Final = 400
+"""Pictures below this size are sampled twice a side: their engraving is finer than a pixel."""
 _GLYPHS: Final = {
     "0": "0e11111111110e",
     "1": "040c040404040e",
@@ -89,8 +91,9 @@ def rounded_box(x: Array, y: Array, width: float, height: float, corner: float) 
 
 @functools.lru_cache(maxsize=4)
 def background(size: int) -> Array:
-    """[size, size, 3]: the empty board on its table, in linear light."""
-    count = size * _SUPERSAMPLING
+    """[3, size, size]: the empty board on its table, in linear light."""
+    samples = 2 if size < _SMALL else 1
+    count = size * samples
     right, down = screen(count)
 
     def distance(height: float) -> Array:
@@ -109,8 +112,8 @@ def background(size: int) -> Array:
     for layer, outside in ((edge, side), (surface, top)):
         covered = np.clip(0.5 - outside * (count / EXTENT), 0, 1)[..., None]
         picture = picture + (layer - picture) * covered
-    blocks = picture.reshape(size, _SUPERSAMPLING, size, _SUPERSAMPLING, 3)
-    return np.asarray(blocks.mean(axis=(1, 3)), dtype=np.float32)
+    blocks = picture.reshape(size, samples, size, samples, 3)
+    return planes(blocks.mean(axis=(1, 3)))
 
 
 def _table(right: Array, down: Array) -> Array:

@@ -1,14 +1,19 @@
 """How this package compiles and caches its kernels.
 
-`jit` is `numba.njit` plus a disk cache that cannot go stale. Numba alone keys a cached function by
-the source file it stands in, so an edit to a helper in another file keeps serving the old machine
-code. Here the key is a digest of every Python file of the function's package and of `pylos_env`:
-any edit or upgrade compiles anew. Files go where Numba puts them (`NUMBA_CACHE_DIR`, the package's
-`__pycache__`, or the user's cache folder); with none of these writable, kernels are compiled per
-process. Nothing is compiled at import.
+`jit` is `numba.njit` plus a disk cache that is never stale and never mixed up:
 
-Kernels release the GIL: batches are spread over cores with plain threads (see `vector.py`), which
-start in microseconds where `prange` costs 0.4 ms and seconds of compilation.
+- Numba alone keys a cached function by the source file it stands in, so an edit to a helper in
+  another file keeps serving the old machine code. Here the key is a digest of every Python file of
+  the function's package and of `pylos_env`: any edit or upgrade compiles anew.
+- Numba numbers its files and lists them in an index. Two processes that compile at the same time
+  can claim one number for two signatures, and a later process then runs the wrong one. Here a
+  file's name follows from the signature, and its content carries a checksum.
+
+Files go where Numba puts them (`NUMBA_CACHE_DIR`, the package's `__pycache__`, or the user's cache
+folder); with none of these writable, kernels are compiled per process. Nothing is compiled at
+import.
+
+Kernels release the GIL, so that batches can be spread over cores with plain threads (`batch.py`).
 """
 
 from __future__ import annotations
@@ -16,12 +21,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import os
+import pickle
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import caching, types
+from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,15 +73,50 @@ class _CacheImpl(caching.CompileResultCacheImpl):
     _locator_classes = [_UserProvided, _InTree, _UserWide]
 
 
+class _Files:
+    """One file for each compiled signature; stands in for Numba's numbered files and index."""
+
+    def __init__(self, folder: str, name: str, stamp: bytes) -> None:
+        self._prefix = Path(folder) / name
+        self._stamp = stamp + numba.__version__.encode()
+
+    def _path(self, key: object) -> Path:
+        return Path(f"{self._prefix}.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.nbc")
+
+    def load(self, key: object) -> Any:
+        try:
+            content = self._path(key).read_bytes()
+        except OSError:
+            return None
+        seal, data = content[:32], content[32:]
+        if seal != hashlib.sha256(self._stamp + data).digest():
+            return None  # other sources, another Numba, or a damaged file
+        return pickle.loads(data)
+
+    def save(self, key: object, value: Any) -> None:
+        data = dumps(value)  # type: ignore[no-untyped-call]
+        path = self._path(key)
+        partial = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+        partial.write_bytes(hashlib.sha256(self._stamp + data).digest() + data)
+        os.replace(partial, path)
+
+
 class _FunctionCache(caching.FunctionCache):
     _impl_class = _CacheImpl
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]
+        locator = self._impl.locator
+        self._cache_file: Any = _Files(
+            locator.get_cache_path(), self._impl.filename_base, locator.get_source_stamp()
+        )
 
 
 def jit(function: F) -> F:
     """Compile `function` on its first call; load it from the cache where sources are unchanged."""
     dispatcher: Any = numba.njit(nogil=True)(function)
     with contextlib.suppress(RuntimeError):  # Numba's way to say that no cache folder is writable
-        dispatcher._cache = _FunctionCache(function)  # type: ignore[no-untyped-call]
+        dispatcher._cache = _FunctionCache(function)
     return cast(F, dispatcher)
 
 

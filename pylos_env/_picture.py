@@ -13,7 +13,7 @@ from pylos_env import _board, _scene
 from pylos_env._scene import Array, Vector
 from pylos_env.geometry import NUM_CELLS, SPHERES_PER_PLAYER
 
-LANDING: Final = (0.42, 0.93, 0.52)
+LANDING: Final = (0.30, 0.92, 0.42)
 REMOVABLE: Final = (0.95, 0.10, 0.05)
 LAST: Final = (1.0, 0.60, 0.05)
 MARKED: Final = (0.10, 0.45, 0.98)
@@ -24,6 +24,9 @@ _AMBIENT_PART: Final = 0.31
 _NEIGHBOURHOOD: Final = 2.6
 """Beyond so many diameters a sphere changes another's light by nothing one could see."""
 _OPACITY: Final = 0.9
+_HALO: Final = 0.025
+"""How far the dark edge of a mark reaches, which keeps it visible on pale wood."""
+_DARK: Final = (0.02, 0.012, 0.008)
 _SIGN_EDGE: Final = 2.33
 """Where a tray has its figures (left) and its signs (right), from the middle."""
 
@@ -69,7 +72,7 @@ def draw(drawing: Drawing, size: int) -> npt.NDArray[np.uint8]:
     np.sqrt(picture, out=picture)
     picture *= 255
     picture += 0.5
-    return picture.astype(np.uint8)
+    return np.ascontiguousarray(np.moveaxis(picture.astype(np.uint8), 0, -1))
 
 
 def _shaded_board(groups: list[_Group], size: int, unit: float) -> Array:
@@ -78,13 +81,15 @@ def _shaded_board(groups: list[_Group], size: int, unit: float) -> Array:
         for index in group.seats:
             centre = group.centres[index]
             shade = _scene.ground_shade(unit, centre[2], group.scale)
-            there, part = _overlap(_scene.pixel(centre, size), shade.ambient.shape, size)
+            row, col = _scene.pixel(centre, size)
+            middle = row + shade.shift[0], col + shade.shift[1]
+            there, part = _overlap(middle, shade.ambient.shape, size)
             ambient[there] *= shade.ambient[part]
             np.minimum(direct[there], shade.direct[part], out=direct[there])
     ambient *= _AMBIENT_PART
     direct *= 1 - _AMBIENT_PART
     ambient += direct
-    return np.asarray(_board.background(size) * ambient[..., None])
+    return np.asarray(_board.background(size) * ambient)
 
 
 def _draw_spheres(
@@ -103,11 +108,11 @@ def _draw_spheres(
             ambient, direct = np.ones((2, *sprite.alpha.shape), dtype=np.float32)
             for other, shade in neighbours[index]:
                 if other in group.seats:
-                    ambient *= shade.ambient[..., None]
-                    np.minimum(direct, shade.direct[..., None], out=direct)
+                    ambient *= shade.ambient
+                    np.minimum(direct, shade.direct, out=direct)
             colours = sprite.ambient * ambient
             colours += sprite.direct * direct
-            _blend(picture, middle, sprite.alpha[..., 0], colours)
+            _blend(picture, middle, sprite.alpha, colours)
         for alpha, colour in marks.get(index, ()):
             _blend(picture, middle, alpha, colour)
 
@@ -141,34 +146,35 @@ def _neighbours(
 def _marks(drawing: Drawing, unit: float) -> dict[int, list[tuple[Array, Vector]]]:
     marks: dict[int, list[tuple[Array, Vector]]] = {}
     for cell, colour in drawing.rings.items():
-        ring = _outline(unit) if cell in drawing.spheres else _hollow_ring(unit)
-        marks.setdefault(cell, []).append((ring, colour))
+        ring = _outline if cell in drawing.spheres else _hollow_ring
+        marks[cell] = [(ring(unit, _HALO), _DARK), (ring(unit, 0), colour)]
     for cell in drawing.chevrons:
-        marks.setdefault(cell, []).append((_chevron(unit), LANDING))
+        marks.setdefault(cell, [])
+        marks[cell] += [(_chevron(unit, _HALO), _DARK), (_chevron(unit, 0), LANDING)]
     return marks
 
 
-@functools.lru_cache(maxsize=8)
-def _outline(unit: float) -> Array:
+@functools.lru_cache(maxsize=16)
+def _outline(unit: float, halo: float) -> Array:
     """Along the edge of a sphere."""
     right, down, _ = _scene.disc(unit)
-    return _stroke(np.abs(np.hypot(right, down) - 0.462), 0.033, unit)
+    return _stroke(np.abs(np.hypot(right, down) - 0.462), 0.033 + halo, unit)
 
 
-@functools.lru_cache(maxsize=8)
-def _hollow_ring(unit: float) -> Array:
+@functools.lru_cache(maxsize=16)
+def _hollow_ring(unit: float, halo: float) -> Array:
     """Lying in the hollow of an empty cell."""
     right, down, _ = _scene.disc(unit)
     points = _scene.ground_points(right, down, _scene.SURFACE)
-    return _stroke(np.abs(np.hypot(points[..., 0], points[..., 1]) - 0.155), 0.032, unit)
+    return _stroke(np.abs(np.hypot(points[..., 0], points[..., 1]) - 0.155), 0.032 + halo, unit)
 
 
-@functools.lru_cache(maxsize=8)
-def _chevron(unit: float) -> Array:
+@functools.lru_cache(maxsize=16)
+def _chevron(unit: float, halo: float) -> Array:
     right, down, _ = _scene.disc(unit)
     beside = np.abs(right)
     on_line = np.clip(beside, 0, 0.13)
-    return _stroke(np.hypot(beside - on_line, down - 0.7 * on_line + 0.05), 0.03, unit)
+    return _stroke(np.hypot(beside - on_line, down - 0.7 * on_line + 0.05), 0.03 + halo, unit)
 
 
 def _stroke(distance: Array, width: float, unit: float) -> Array:
@@ -182,8 +188,7 @@ def _stroke(distance: Array, width: float, unit: float) -> Array:
 
 def _draw_signs(picture: Array, drawing: Drawing, size: int, unit: float) -> None:
     """A frame around the leader's tray, a star or the take-backs left in it; figures in both."""
-    rows, frame = _tray_frame(size, drawing.leader)
-    picture[rows] += (np.array(GOLD, dtype=np.float32) - picture[rows]) * frame
+    _blend(picture, *_tray_frame(size, drawing.leader), GOLD)
     for seat, count in enumerate(drawing.reserves):
         y = sum(_scene.TRAY_ROWS[seat]) / 2
         left, right = (
@@ -197,17 +202,17 @@ def _draw_signs(picture: Array, drawing: Drawing, size: int, unit: float) -> Non
 
 
 @functools.lru_cache(maxsize=8)
-def _tray_frame(size: int, seat: int) -> tuple[slice, Array]:
-    """The picture's rows that hold the frame of a tray, and its cover there [rows, size, 1]."""
+def _tray_frame(size: int, seat: int) -> tuple[tuple[int, int], Array]:
+    """The middle and the cover of a tray's frame."""
     points = _scene.ground_points(*_scene.screen(size), _scene.SURFACE)
     y = points[..., 1] - np.float32(sum(_scene.TRAY_ROWS[seat]) / 2)
     outside = _board.rounded_box(points[..., 0], y, 2.56, 0.53, 0.22)
     core = np.clip((0.024 - np.abs(outside)) * (size / _scene.EXTENT) + 0.5, 0, 1)
-    glow = 0.45 * np.exp(-((outside / 0.075) ** 2))
-    cover = np.maximum(core, glow)
+    glow = 0.45 * np.exp(-((outside / 0.06) ** 2))
+    cover = np.maximum(core, glow).astype(np.float32)
     used = np.flatnonzero(cover.max(axis=1) > 0.004)
-    rows = slice(int(used[0]), int(used[-1]) + 1)
-    return rows, np.asarray(cover[rows, :, None], dtype=np.float32)
+    first, end = int(used[0]), int(used[-1]) + 1
+    return (first + (end - first) // 2, size // 2), cover[first:end]
 
 
 def _sign_patch(unit: float) -> tuple[Array, Array]:
@@ -262,7 +267,9 @@ def _overlap(
 
 
 def _blend(picture: Array, middle: tuple[int, int], alpha: Array, colours: Array | Vector) -> None:
-    there, part = _overlap(middle, alpha.shape, picture.shape[0])
+    """Lay a patch of one colour, or of its own [3, rows, columns], over the picture."""
+    (rows, cols), part = _overlap(middle, alpha.shape, picture.shape[1])
     layer = np.asarray(colours, dtype=np.float32)
-    below = picture[there]
-    below += ((layer[part] if layer.ndim == 3 else layer) - below) * alpha[part][..., None]
+    layer = layer[:, part[0], part[1]] if layer.ndim == 3 else layer[:, None, None]
+    below = picture[:, rows, cols]
+    below += (layer - below) * alpha[part]

@@ -7,14 +7,15 @@ thread: they are done before another one has woken up.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-import numba
 import numpy as np
 import numpy.typing as npt
+from numba.core import config
 
 from pylos_env._jit import jit
 from pylos_env.kernel import (
@@ -22,7 +23,6 @@ from pylos_env.kernel import (
     draw,
     is_over,
     pick,
-    play,
     play_checked,
     side_of,
     write_mask,
@@ -36,7 +36,7 @@ _pool: ThreadPoolExecutor | None = None
 
 def default_threads() -> int:
     """As many as Numba would use: the cores of this process, or `NUMBA_NUM_THREADS`."""
-    return int(numba.config.NUMBA_NUM_THREADS)
+    return int(config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
 
 
 def _forget_pool() -> None:
@@ -47,10 +47,8 @@ def _forget_pool() -> None:
 os.register_at_fork(after_in_child=_forget_pool)  # threads do not survive a fork
 
 
-def spread(
-    kernel: Callable[..., int], num_games: int, num_threads: int, *args: Any
-) -> int:
-    """Run `kernel(begin, end, *args)` over all games; return the first non-negative result or -1."""
+def spread(kernel: Callable[..., int], num_games: int, num_threads: int, *args: Any) -> int:
+    """Run `kernel(begin, end, *args)` over all games; return its first result from 0 up, or -1."""
     global _pool
     num_slices = min(num_threads, num_games // MIN_GAMES_PER_THREAD)
     if num_slices <= 1:
@@ -59,8 +57,7 @@ def spread(
         _pool = ThreadPoolExecutor(default_threads(), thread_name_prefix="pylos")
     bounds = [num_games * index // num_slices for index in range(num_slices + 1)]
     others = [
-        _pool.submit(kernel, begin, end, *args)
-        for begin, end in zip(bounds[1:-1], bounds[2:], strict=True)
+        _pool.submit(kernel, begin, end, *args) for begin, end in itertools.pairwise(bounds[1:])
     ]
     results = [kernel(bounds[0], bounds[1], *args)] + [other.result() for other in others]
     return next((result for result in results if result >= 0), -1)

@@ -70,7 +70,8 @@ def check_actions(actions: Any, count: int) -> npt.NDArray[np.int64]:
     array = np.asarray(actions)
     if array.shape != (count,) or array.dtype.kind not in "iu":
         raise TypeError(
-            f"expected {count} integer actions, one a game, got {array.dtype} of shape {array.shape}"
+            f"expected {count} integer actions, one a game, "
+            f"got {array.dtype} of shape {array.shape}"
         )
     if not (array.min() >= 0 and array.max() < NUM_ACTIONS):
         game = int(np.flatnonzero((array < 0) | (array >= NUM_ACTIONS))[0])

@@ -28,9 +28,9 @@ Arguments of `env` and `raw_env`:
 - `draw_reward`: what both players get for a truncated game.
 - `render_mode`: `None`, `"ansi"`, `"rgb_array"` or `"human"`.
 
-The mask marks the legal actions of the player on turn; it is all zeros for the player who waits, and
-for both once the game is won (a truncated game keeps the mask of its last position). It also stands
-in `infos[agent]["action_mask"]`.
+The mask marks the legal actions of the player on turn; it is all zeros for the player who waits,
+and for both once the game is won (a truncated game keeps the mask of its last position). It also
+stands in `infos[agent]["action_mask"]`.
 
 An illegal action raises `IllegalMoveError` in `raw_env` and changes nothing; in `env` PettingZoo's
 `TerminateIllegalWrapper` ends the game at a cost of -1 to the offender.
@@ -65,6 +65,7 @@ from pylos_env.rules import Rules, TakeBack
 
 __all__ = ["GameState", "env", "raw_env"]
 
+RENDER_FPS: Final = 2
 AGENTS: Final = ("player_0", "player_1")
 Observation = dict[str, npt.NDArray[Any]]
 
@@ -88,14 +89,14 @@ def env(**kwargs: Any) -> _Env:
     return _Env(raw_env(**kwargs))
 
 
-class raw_env(AECEnv[str, Observation, int]):  # noqa: N801 (PettingZoo's name for it)
+class raw_env(AECEnv[str, Observation, int]):  # type: ignore[misc]
     """The game itself. Illegal actions raise."""
 
     metadata = {
         "render_modes": list(render.RENDER_MODES),
         "name": "pylos_v0",
         "is_parallelizable": False,
-        "render_fps": 2,
+        "render_fps": RENDER_FPS,
     }
 
     def __init__(
@@ -120,11 +121,9 @@ class raw_env(AECEnv[str, Observation, int]):  # noqa: N801 (PettingZoo's name f
         self._window: render.Window | None = None
 
         self.possible_agents = list(AGENTS)
-        self.agents = []
+        self.agents: list[str] = []
         self.observation_spaces = {
-            agent: spaces.Dict(
-                {"observation": self._observer.space(), "action_mask": mask_space()}
-            )
+            agent: spaces.Dict({"observation": self._observer.space(), "action_mask": mask_space()})
             for agent in AGENTS
         }
         self.action_spaces = {agent: spaces.Discrete(kernel.NUM_ACTIONS) for agent in AGENTS}
@@ -148,8 +147,8 @@ class raw_env(AECEnv[str, Observation, int]):  # noqa: N801 (PettingZoo's name f
         self._plies = 0
         self.agents = list(AGENTS)
         self.agent_selection = AGENTS[0]
-        self.rewards = dict.fromkeys(AGENTS, 0)
-        self._cumulative_rewards = dict.fromkeys(AGENTS, 0)
+        self.rewards: dict[str, float] = dict.fromkeys(AGENTS, 0)
+        self._cumulative_rewards: dict[str, float] = dict.fromkeys(AGENTS, 0)
         self.terminations = dict.fromkeys(AGENTS, False)
         self.truncations = dict.fromkeys(AGENTS, False)
         self._skip_agent_selection = None
@@ -163,7 +162,7 @@ class raw_env(AECEnv[str, Observation, int]):  # noqa: N801 (PettingZoo's name f
             raise gymnasium.error.ResetNeeded("the game is over: call reset() before step()")
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
-            self._was_dead_step(action)  # type: ignore[arg-type]
+            self._was_dead_step(action)
             return
         number = check_action(action)
         packed = kernel.play_checked(self._packed, self._code, number)
@@ -196,18 +195,10 @@ class raw_env(AECEnv[str, Observation, int]):  # noqa: N801 (PettingZoo's name f
             "action_mask": self._mask(agent),
         }
 
-    def render(self) -> npt.NDArray[np.uint8] | str | None:  # type: ignore[override]
-        if self.render_mode is None:
-            gymnasium.logger.warn("render() does nothing: no render_mode was given to the env")
-            return None
-        if self.render_mode == "ansi":
-            return render.ansi(self.position)
-        if self.render_mode == "rgb_array":
-            return render.rgb_array(self.position)
-        if self._window is None:
-            self._window = render.Window(fps=self.metadata["render_fps"])
-        self._window.show(self.position)
-        return None
+    def render(self) -> npt.NDArray[np.uint8] | str | None:
+        if self._window is None and self.render_mode == "human":
+            self._window = render.Window(fps=RENDER_FPS)
+        return render.show(self.position, self.render_mode, self._window)
 
     def close(self) -> None:
         if self._window is not None:
@@ -239,7 +230,8 @@ class raw_env(AECEnv[str, Observation, int]):  # noqa: N801 (PettingZoo's name f
             raise TypeError(f"expected a GameState from get_state(), got {type(state).__name__}")
         if state.rules != str(self.rules):
             raise ValueError(
-                f"the saved game is played by {state.rules!r}, this environment by {str(self.rules)!r}"
+                f"the saved game is played by {state.rules!r}, "
+                f"this environment by {str(self.rules)!r}"
             )
         packed = Position(state.packed, self.rules).packed
         names = {state.agent_selection, *state.agents}
@@ -276,7 +268,7 @@ class raw_env(AECEnv[str, Observation, int]):  # noqa: N801 (PettingZoo's name f
         self.infos = {agent: {"action_mask": self._mask(agent)} for agent in self.agents}
 
 
-class _Env(wrappers.OrderEnforcingWrapper[str, Observation, int]):
+class _Env(wrappers.OrderEnforcingWrapper[str, Observation, int]):  # type: ignore[misc]
     """PettingZoo's standard stack, with saving and copying that its wrappers lack."""
 
     def __init__(self, env: raw_env) -> None:
@@ -288,14 +280,17 @@ class _Env(wrappers.OrderEnforcingWrapper[str, Observation, int]):
         return copy.deepcopy(self)
 
     def get_state(self) -> GameState:
-        state: GameState = self.env.get_state()  # type: ignore[attr-defined]
+        state: GameState = self.env.get_state()
         return state
 
     def set_state(self, state: GameState) -> None:
-        self.env.set_state(state)  # type: ignore[attr-defined]
+        self.env.set_state(state)
         # the wrappers remember the mask of the game that was left
         self._illegal._prev_obs = None
         self._illegal._prev_info = None
         self._illegal._terminated = all(state.terminations) and all(state.truncations)
         self._has_reset = True
         self._has_updated = True
+
+    def __str__(self) -> str:
+        return str(self.env)

@@ -103,11 +103,11 @@ Paint = Callable[[str, str], str]
 _RESET: Final = "\x1b[0m"
 _STYLES: Final = {
     "W": "\x1b[1;38;5;94;48;5;230m",
-    "B": "\x1b[1;38;5;223;48;5;234m",
+    "B": "\x1b[1;38;5;223;48;5;238m",
     ".": "\x1b[38;5;94;48;5;137m",
     "+": "\x1b[1;38;5;22;48;5;137m",
     "W[": "\x1b[1;38;5;124;48;5;230m",
-    "B[": "\x1b[1;38;5;210;48;5;234m",
+    "B[": "\x1b[1;38;5;210;48;5;238m",
     "label": "\x1b[38;5;245m",
     "strong": "\x1b[1m",
 }
@@ -269,7 +269,8 @@ class Window:
         """Draw the position, then wait as `fps` demands."""
         if self._dismissed:
             return
-        if self._screen is None:
+        # pygame has one display for the whole process: another window's end may have closed it
+        if self._screen is None or not self._pygame.display.get_init():
             self._open()
         pygame = self._pygame
         for event in pygame.event.get():

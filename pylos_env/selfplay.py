@@ -153,7 +153,9 @@ class SelfPlayVectorEnv:
     def _check_out(self, out: SelfPlayBatch | None) -> SelfPlayBatch:
         if out is None:
             return self._batch
-        for name, given, own in zip(out._fields, out, self._batch, strict=True):
+        for name in out._fields:
+            given: npt.NDArray[Any] = getattr(out, name)
+            own: npt.NDArray[Any] = getattr(self._batch, name)
             if (given.shape, given.dtype) != (own.shape, own.dtype) or not given.flags.carray:
                 raise ValueError(
                     f"out.{name} must be a writable contiguous {own.dtype} array of shape "

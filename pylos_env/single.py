@@ -80,7 +80,7 @@ class PylosEnv(gymnasium.Env[npt.NDArray[np.float32], int]):
         self.draw_reward = check_draw_reward(draw_reward)
         self.render_mode = render.check_mode(render_mode)
         self._observer = Observer(observation, self.rules)
-        self.observation_space = self._observer.space()
+        self.observation_space = self._observer.space()  # type: ignore[assignment]
         self.action_space = spaces.Discrete(kernel.NUM_ACTIONS)  # type: ignore[assignment]
 
         self.seat = 0 if seat == "random" else int(seat)
@@ -146,7 +146,7 @@ class PylosEnv(gymnasium.Env[npt.NDArray[np.float32], int]):
         """The legal actions as booleans [303], under the name that MaskablePPO looks for."""
         return self._mask().astype(np.bool_)
 
-    def render(self) -> npt.NDArray[np.uint8] | str | None:  # type: ignore[override]
+    def render(self) -> npt.NDArray[np.uint8] | str | None:
         if self._window is None and self.render_mode == "human":
             self._window = render.Window(fps=self.metadata["render_fps"])
         return render.show(self.position, self.render_mode, self._window)

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from pylos_env import kernel
 from pylos_env._jit import jit
 from pylos_env.kernel import (
-    MAX_LEGAL,
     MIN_TAKE_BACK_SHIFT,
     count_legal,
     covered,
@@ -43,9 +42,8 @@ def perft(position: Position, depth: int, whole_turns: bool = False) -> int:
     _check_depth(depth)
     if depth == 0:
         return 1
-    if whole_turns:
-        return _perft_turns(position.packed, position.rules.code, depth, _stack(depth, MAX_TURNS))
-    return _perft(position.packed, position.rules.code, depth, _stack(depth, MAX_LEGAL))
+    stack = np.empty((depth + 2, MAX_TURNS), dtype=np.int64)
+    return _perft(position.packed, position.rules.code, depth, bool(whole_turns), stack)
 
 
 def divide(position: Position, depth: int, whole_turns: bool = False) -> dict[str, int]:
@@ -101,31 +99,61 @@ def _turns(position: Position) -> Iterator[list[int]]:
             yield [action]
 
 
-def _stack(depth: int, width: int) -> npt.NDArray[np.int64]:
-    return np.empty((depth + 1, width), dtype=np.int64)
+@jit
+def _perft(
+    packed: int, rules: int, depth: int, whole_turns: bool, stack: npt.NDArray[np.int64]
+) -> int:
+    """Depth first with an explicit stack: Numba cannot cache recursive functions reliably.
+
+    `stack` [depth + 2, MAX_TURNS]: a row of positions for each depth still to go; the first row is
+    working memory.
+    """
+    pending = np.zeros(depth + 2, dtype=np.int64)  # positions left in each row
+    total = 0
+    left = depth + 1
+    stack[left, 0] = packed
+    pending[left] = 1
+    while left <= depth + 1:
+        if pending[left] == 0:
+            left += 1
+            continue
+        pending[left] -= 1
+        position = stack[left, pending[left]]
+        if left == 2 and not whole_turns:
+            total += count_legal(position, rules)
+            continue
+        count = write_next(position, rules, whole_turns, stack[left - 1], stack[0])
+        if left == 2:
+            total += count
+        else:
+            left -= 1
+            pending[left] = count
+    return total
 
 
 @jit
-def _perft(packed: int, rules: int, depth: int, stack: npt.NDArray[np.int64]) -> int:
-    if depth == 1:
-        return count_legal(packed, rules)
-    actions = stack[depth]
-    total = 0
+def write_next(
+    packed: int,
+    rules: int,
+    whole_turns: bool,
+    out: npt.NDArray[np.int64],
+    actions: npt.NDArray[np.int64],
+) -> int:
+    """Write the position after each turn or action to `out` [4096]; return their number.
+
+    `actions` [128] is working memory.
+    """
+    if whole_turns and take_backs_left(packed):
+        return _write_sets(packed, rules, out, 0)
+    count = 0
     for index in range(write_legal(packed, rules, actions)):
-        total += _perft(play(packed, rules, actions[index]), rules, depth - 1, stack)
-    return total
-
-
-@jit
-def _perft_turns(packed: int, rules: int, depth: int, stack: npt.NDArray[np.int64]) -> int:
-    ends = stack[depth]
-    count = write_turns(packed, rules, ends, stack[0])
-    if depth == 1:
-        return count
-    total = 0
-    for index in range(count):
-        total += _perft_turns(ends[index], rules, depth - 1, stack)
-    return total
+        after = play(packed, rules, actions[index])
+        if whole_turns and take_backs_left(after):
+            count = _write_sets(after, rules, out, count)
+        else:
+            out[count] = after
+            count += 1
+    return count
 
 
 @jit
@@ -154,25 +182,4 @@ def _write_sets(packed: int, rules: int, out: npt.NDArray[np.int64], count: int)
                 out[count] = pack(other, left ^ (seconds & -seconds), 1 - side, 0)
                 count += 1
                 seconds &= seconds - 1
-    return count
-
-
-@jit
-def write_turns(
-    packed: int, rules: int, out: npt.NDArray[np.int64], actions: npt.NDArray[np.int64]
-) -> int:
-    """Write the position after each whole turn to `out` [4096]; return their number.
-
-    `actions` [128] is working memory.
-    """
-    if take_backs_left(packed):
-        return _write_sets(packed, rules, out, 0)
-    count = 0
-    for index in range(write_legal(packed, rules, actions)):
-        after = play(packed, rules, actions[index])
-        if take_backs_left(after):
-            count = _write_sets(after, rules, out, count)
-        else:
-            out[count] = after
-            count += 1
     return count

@@ -92,7 +92,7 @@ class PylosVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.int64], n
         """The games as `Position`s."""
         return tuple(Position.unchecked(packed, self.rules) for packed in self._packed.tolist())
 
-    def reset(  # type: ignore[override]
+    def reset(
         self,
         *,
         seed: int | Sequence[int | None] | None = None,
@@ -150,8 +150,12 @@ class PylosVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.int64], n
                 self._begin(np.flatnonzero(ended))
                 illegal = np.zeros_like(illegal)
         observation, masks = self._views()
-        return observation, rewards, terminated, truncated, infos | self._infos(
-            masks, illegal, everyone
+        return (
+            observation,
+            rewards,
+            terminated,
+            truncated,
+            infos | self._infos(masks, illegal, everyone),
         )
 
     def render(self) -> tuple[Any, ...] | None:
@@ -276,7 +280,7 @@ class PylosVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.int64], n
     def _check_seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
         if seed is None:
             return [None] * self.num_envs
-        if isinstance(seed, Sequence) and not isinstance(seed, str):
+        if isinstance(seed, Sequence):
             if len(seed) != self.num_envs:
                 raise ValueError(f"expected {self.num_envs} seeds, got {len(seed)}")
             return list(seed)

@@ -47,8 +47,20 @@ MAX_DEPTH: Final = 20
 # a table row: position, search it belongs to, depth, bound, value, best action
 TABLE_COLUMNS: Final = 6
 EXACT: Final = 0
-LOWER: Final = 1
-UPPER: Final = 2
+LOWER_BOUND: Final = 1
+UPPER_BOUND: Final = 2
+
+# a frame of the stack: a position being searched. Each turn may add two take-backs.
+POSITION: Final = 0
+DEPTH: Final = 1
+ALPHA: Final = 2
+BETA: Final = 3
+LOWER: Final = 4
+VALUE: Final = 5
+BEST: Final = 6
+INDEX: Final = 7
+COUNT: Final = 8
+NUM_FRAMES: Final = 3 * MAX_DEPTH + 1
 
 
 class AlphaBetaAgent(Agent):
@@ -72,16 +84,13 @@ class AlphaBetaAgent(Agent):
         self, packed: npt.NDArray[np.int64], rules: Rules, keys: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
         actions = np.empty(len(packed), dtype=np.int64)
-        _act_batch(
-            packed, rules.code, keys, self.depth, self._table, self._searches, actions
-        )
+        _act_batch(packed, rules.code, keys, self.depth, self._table, self._searches, actions)
         self._searches += len(packed)
         return actions
 
     def value(self, position: Position) -> float:
         """The search's estimate for the side to move, in spheres; won and lost are 100 and more."""
         self._searches += 1
-        stack = np.empty((3 * MAX_DEPTH, MAX_LEGAL), dtype=np.int64)
         points = search(
             position.packed,
             position.rules.code,
@@ -90,7 +99,8 @@ class AlphaBetaAgent(Agent):
             INFINITY,
             self._table,
             self._searches,
-            stack,
+            np.empty((NUM_FRAMES, COUNT + 1), dtype=np.int64),
+            np.empty((NUM_FRAMES, MAX_LEGAL), dtype=np.int64),
         )
         return points / 100
 
@@ -122,53 +132,103 @@ def search(
     beta: int,
     table: npt.NDArray[np.int64],
     stamp: int,
-    stack: npt.NDArray[np.int64],
+    frames: npt.NDArray[np.int64],
+    actions: npt.NDArray[np.int64],
 ) -> int:
-    """The value of a position `depth` turns deep, exact where it lies between alpha and beta."""
-    if depth == 0:
-        return -WIN if is_over(packed, rules) else evaluate(packed, rules)
-    row = table[draw(packed, 1) & (len(table) - 1)]
-    known = row[0] == packed and row[1] == stamp
-    if known and row[2] >= depth:
-        value = row[4]
-        if row[3] == EXACT or (row[3] == LOWER and value >= beta):
-            return value
-        if row[3] == UPPER and value <= alpha:
-            return value
-    left = take_backs_left(packed)
-    actions = stack[3 * (depth - 1) + left]
-    count = write_legal(packed, rules, actions)
-    if count == 0:
-        return -WIN - depth
-    if known:
-        _to_front(actions, count, row[5])
+    """The value of a position `depth` turns deep, exact where it lies between alpha and beta.
 
-    lower = alpha
-    best, best_action = -INFINITY, actions[0]
-    for index in range(count):
-        action = actions[index]
-        after = play(packed, rules, action)
-        if take_backs_left(after):
-            value = search(after, rules, depth, lower, beta, table, stamp, stack)
+    A loop over an explicit stack: Numba cannot cache recursive functions reliably.
+    """
+    top = 0
+    frame = frames[top]
+    frame[POSITION], frame[DEPTH], frame[ALPHA], frame[BETA] = packed, depth, alpha, beta
+    while True:
+        settled = _open(frame, rules, table, stamp, actions[top])
+        while settled:
+            if top == 0:
+                return int(frame[VALUE])
+            value = frame[VALUE] if take_backs_left(frame[POSITION]) else -frame[VALUE]
+            top -= 1
+            frame = frames[top]
+            settled = _receive(frame, value, table, stamp, actions[top])
+        parent = frame
+        top += 1
+        frame = frames[top]
+        after = play(parent[POSITION], rules, actions[top - 1, parent[INDEX]])
+        frame[POSITION] = after
+        if take_backs_left(after):  # the same player goes on: same depth, same signs
+            frame[DEPTH], frame[ALPHA], frame[BETA] = parent[DEPTH], parent[LOWER], parent[BETA]
         else:
-            value = -search(after, rules, depth - 1, -beta, -lower, table, stamp, stack)
-        if value > best:
-            best, best_action = value, action
-            if best > lower:
-                lower = best
-                if lower >= beta:
-                    break
-    row[0], row[1], row[2], row[4], row[5] = packed, stamp, depth, best, best_action
-    row[3] = LOWER if best >= beta else (EXACT if best > alpha else UPPER)
-    return best
+            frame[DEPTH] = parent[DEPTH] - 1
+            frame[ALPHA], frame[BETA] = -parent[BETA], -parent[LOWER]
 
 
 @jit
-def _to_front(actions: npt.NDArray[np.int64], count: int, action: int) -> None:
-    for index in range(count):
-        if actions[index] == action:
-            actions[0], actions[index] = actions[index], actions[0]
-            return
+def _open(
+    frame: npt.NDArray[np.int64],
+    rules: int,
+    table: npt.NDArray[np.int64],
+    stamp: int,
+    actions: npt.NDArray[np.int64],
+) -> bool:
+    """Begin a position; True where its value is known without a search."""
+    packed, depth = frame[POSITION], frame[DEPTH]
+    if depth == 0:
+        frame[VALUE] = -WIN if is_over(packed, rules) else evaluate(packed, rules)
+        return True
+    row = table[_slot(packed, table)]
+    known = row[0] == packed and row[1] == stamp
+    if known and row[2] >= depth:
+        frame[VALUE] = value = row[4]
+        if (
+            row[3] == EXACT
+            or (row[3] == LOWER_BOUND and value >= frame[BETA])
+            or (row[3] == UPPER_BOUND and value <= frame[ALPHA])
+        ):
+            return True
+    frame[COUNT] = write_legal(packed, rules, actions)
+    if frame[COUNT] == 0:
+        frame[VALUE] = -WIN - depth
+        return True
+    if known:  # the best action of an earlier search goes first
+        for index in range(frame[COUNT]):
+            if actions[index] == row[5]:
+                actions[0], actions[index] = actions[index], actions[0]
+    frame[INDEX] = 0
+    frame[LOWER] = frame[ALPHA]
+    frame[VALUE] = -INFINITY
+    return False
+
+
+@jit
+def _receive(
+    frame: npt.NDArray[np.int64],
+    value: int,
+    table: npt.NDArray[np.int64],
+    stamp: int,
+    actions: npt.NDArray[np.int64],
+) -> bool:
+    """Take the value of the action just searched; True where no other one can matter."""
+    if value > frame[VALUE]:
+        frame[VALUE] = value
+        frame[BEST] = actions[frame[INDEX]]
+        frame[LOWER] = max(frame[LOWER], value)
+    frame[INDEX] += 1
+    if frame[INDEX] < frame[COUNT] and frame[LOWER] < frame[BETA]:
+        return False
+    row = table[_slot(frame[POSITION], table)]
+    row[0], row[1], row[2] = frame[POSITION], stamp, frame[DEPTH]
+    row[4], row[5] = frame[VALUE], frame[BEST]
+    if frame[VALUE] >= frame[BETA]:
+        row[3] = LOWER_BOUND
+    else:
+        row[3] = EXACT if frame[VALUE] > frame[ALPHA] else UPPER_BOUND
+    return True
+
+
+@jit
+def _slot(packed: int, table: npt.NDArray[np.int64]) -> int:
+    return draw(packed, 1) & (len(table) - 1)
 
 
 @jit
@@ -179,6 +239,7 @@ def choose(
     depth: int,
     table: npt.NDArray[np.int64],
     stamp: int,
+    frames: npt.NDArray[np.int64],
     stack: npt.NDArray[np.int64],
 ) -> int:
     """The best action; among equals the key decides."""
@@ -194,9 +255,11 @@ def choose(
         for index in range(count):
             after = play(packed, rules, actions[index])
             if take_backs_left(after):
-                value = search(after, rules, turns, lower, INFINITY, table, stamp, stack)
+                value = search(after, rules, turns, lower, INFINITY, table, stamp, frames, stack)
             else:
-                value = -search(after, rules, turns - 1, -INFINITY, -lower, table, stamp, stack)
+                value = -search(
+                    after, rules, turns - 1, -INFINITY, -lower, table, stamp, frames, stack
+                )
             if value > lower:
                 lower, best = value, index
         # the best so far leads the next round; the order of the others stays random
@@ -217,8 +280,9 @@ def _act_batch(
     stamp: int,
     actions: npt.NDArray[np.int64],
 ) -> None:
-    stack = np.empty((3 * MAX_DEPTH, MAX_LEGAL), dtype=np.int64)
+    frames = np.empty((NUM_FRAMES, COUNT + 1), dtype=np.int64)
+    stack = np.empty((NUM_FRAMES, MAX_LEGAL), dtype=np.int64)
     for game in range(len(packed)):
         actions[game] = choose(
-            packed[game], rules, keys[game], depth, table, stamp + game + 1, stack
+            packed[game], rules, keys[game], depth, table, stamp + game + 1, frames, stack
         )

@@ -22,8 +22,9 @@ class RandomAgent(Agent):
         return kernel.random_action(position.packed, position.rules.code, key)
 
     def policy(self, position: Position) -> npt.NDArray[np.float64]:
-        mask = position.action_mask()
-        return mask / mask.sum()
+        policy = position.action_mask().astype(np.float64)
+        policy /= policy.sum()
+        return policy
 
     def act_batch(
         self, packed: npt.NDArray[np.int64], rules: Rules, keys: npt.NDArray[np.int64]

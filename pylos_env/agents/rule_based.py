@@ -20,7 +20,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pylos_env import kernel
 from pylos_env._jit import jit, popcount
 from pylos_env.agents.base import Agent
 from pylos_env.agents.features import open_cells, threats
@@ -54,8 +53,9 @@ class RuleBasedAgent(Agent):
         points = np.full(NUM_ACTIONS, -np.inf)
         for action in position.legal_actions():
             points[action] = score(position.packed, position.rules.code, action)
-        best = points == points.max()
-        return best / best.sum()
+        policy: npt.NDArray[np.float64] = np.where(points == points.max(), 1.0, 0.0)
+        policy /= policy.sum()
+        return policy
 
     def act_batch(
         self, packed: npt.NDArray[np.int64], rules: Rules, keys: npt.NDArray[np.int64]
