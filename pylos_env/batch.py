@@ -29,7 +29,7 @@ from pylos_env.kernel import (
     write_observation,
 )
 
-MIN_GAMES_PER_THREAD: Final = 256
+MIN_GAMES_PER_THREAD: Final = 2048  # below that, waking a thread (50 us) costs more than it saves
 
 _pool: ThreadPoolExecutor | None = None
 
@@ -64,30 +64,14 @@ def spread(kernel: Callable[..., int], num_games: int, num_threads: int, *args: 
 
 
 @jit
-def play_games(
+def step_games(
     begin: int,
     end: int,
     packed: npt.NDArray[np.int64],
+    plies: npt.NDArray[np.int64],
+    reached: npt.NDArray[np.int64],
     rules: int,
     actions: npt.NDArray[np.int64],
-    out: npt.NDArray[np.int64],
-) -> int:
-    """Write the position after each game's action; return the first game where it is illegal."""
-    for game in range(begin, end):
-        out[game] = play_checked(packed[game], rules, actions[game])
-        if out[game] < 0:
-            return game
-    return -1
-
-
-@jit
-def finish_step(
-    begin: int,
-    end: int,
-    packed: npt.NDArray[np.int64],
-    after: npt.NDArray[np.int64],
-    plies: npt.NDArray[np.int64],
-    rules: int,
     max_plies: int,
     draw_reward: float,
     planes: bool,
@@ -99,15 +83,19 @@ def finish_step(
     mover: npt.NDArray[np.int8],
     to_move: npt.NDArray[np.int8],
 ) -> int:
-    """Complete a self-play step: rewards to the mover, ended games restarted, the next views.
+    """A self-play step: rewards to the mover, ended games restarted, the next views.
 
-    `packed` takes the positions that go on; `after` keeps those that were reached.
+    Stops at the first game whose action is illegal and returns it; what it has written by then is
+    for the caller to undo.
     """
     for game in range(begin, end):
         side = side_of(packed[game])
-        position = after[game]
+        position = play_checked(packed[game], rules, actions[game])
+        if position < 0:
+            return game
+        reached[game] = position
         plies[game] += 1
-        over = is_over(position, rules)
+        over = not write_mask(position, rules, action_mask[game])
         cut = not over and plies[game] >= max_plies
         if over:  # the side to move has lost
             reward[game] = np.float32(1) if side_of(position) != side else np.float32(-1)
@@ -119,10 +107,10 @@ def finish_step(
         if over or cut:
             position = START
             plies[game] = 0
+            write_mask(position, rules, action_mask[game])
         packed[game] = position
         to_move[game] = side_of(position)
         write_observation(position, rules, side_of(position), planes, observation[game])
-        write_mask(position, rules, action_mask[game])
     return -1
 
 

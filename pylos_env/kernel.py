@@ -59,6 +59,8 @@ _RAISE_TARGET: Final = np.array([0] * 30 + [t for _, t in geometry.RAISES], dtyp
 _RAISE_INDEX: Final = np.zeros((30, 30), dtype=np.int64)
 for (_source, _target), _action in geometry.RAISE_INDEX.items():
     _RAISE_INDEX[_source, _target] = _action
+_BITS: Final = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(np.float32)
+"""[256, 8]: the bits of a byte, lowest first, to write eight cells of an observation at a time."""
 _PLANE_OFFSET: Final = np.array(
     [16 * level + 4 * row + col for level, row, col in geometry.CELLS], dtype=np.int64
 )
@@ -200,10 +202,11 @@ def legal_actions(packed: int, rules: int) -> npt.NDArray[np.int64]:
 
 
 @jit
-def write_mask(packed: int, rules: int, mask: npt.NDArray[np.int8]) -> None:
-    """Fill `mask` [303] with 1 for each legal action, 0 elsewhere."""
+def write_mask(packed: int, rules: int, mask: npt.NDArray[np.int8]) -> bool:
+    """Fill `mask` [303] with 1 for each legal action, 0 elsewhere; return whether there is one."""
     mask[:] = 0
     cells, sources, landings = legal_sets(packed, rules)
+    found = cells != 0
     while cells:
         mask[lowest_bit(cells)] = 1
         cells &= cells - 1
@@ -211,10 +214,12 @@ def write_mask(packed: int, rules: int, mask: npt.NDArray[np.int8]) -> None:
         while sources:
             source = lowest_bit(sources)
             ends = targets(source, landings)
+            found |= ends != 0
             while ends:
                 mask[_RAISE_INDEX[source, lowest_bit(ends)]] = 1
                 ends &= ends - 1
             sources &= sources - 1
+    return found
 
 
 @jit
@@ -303,8 +308,13 @@ def write_flat(packed: int, rules: int, seat: int, out: npt.NDArray[np.float32])
     """The flat view of `seat` [33 or 32]: see `observation.py`."""
     own = spheres_of(packed, seat)
     other = spheres_of(packed, 1 - seat)
-    for cell in range(30):
-        out[cell] = np.float32(((own >> cell) & 1) - ((other >> cell) & 1))
+    for begin in range(0, 24, 8):
+        mine, theirs = _BITS[(own >> begin) & 255], _BITS[(other >> begin) & 255]
+        for bit in range(8):
+            out[begin + bit] = mine[bit] - theirs[bit]
+    mine, theirs = _BITS[own >> 24], _BITS[other >> 24]
+    for bit in range(6):
+        out[24 + bit] = mine[bit] - theirs[bit]
     out[30] = np.float32(SPHERES - popcount(own)) / np.float32(SPHERES)
     out[31] = np.float32(SPHERES - popcount(other)) / np.float32(SPHERES)
     if not rules & GREEDY_FLAG:

@@ -66,19 +66,22 @@ def check_action(action: Any) -> int:
 
 
 def check_actions(actions: Any, count: int) -> npt.NDArray[np.int64]:
-    """One action for each game as a contiguous int64 array [games]."""
+    """One number for each game as a contiguous int64 array [games]; their range is not checked."""
     array = np.asarray(actions)
     if array.shape != (count,) or array.dtype.kind not in "iu":
         raise TypeError(
             f"expected {count} integer actions, one a game, "
             f"got {array.dtype} of shape {array.shape}"
         )
-    if not (array.min() >= 0 and array.max() < NUM_ACTIONS):
-        game = int(np.flatnonzero((array < 0) | (array >= NUM_ACTIONS))[0])
-        raise IllegalMoveError(
-            f"game {game}: action {array[game]} does not exist: expected 0-{NUM_ACTIONS - 1}"
-        )
     return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def check_action_range(actions: npt.NDArray[np.int64]) -> None:
+    if actions.min() < 0 or actions.max() >= NUM_ACTIONS:
+        game = int(np.flatnonzero((actions < 0) | (actions >= NUM_ACTIONS))[0])
+        raise IllegalMoveError(
+            f"game {game}: action {actions[game]} does not exist: expected 0-{NUM_ACTIONS - 1}"
+        )
 
 
 def _is_whole(value: Any) -> bool:

@@ -118,6 +118,7 @@ class raw_env(AECEnv[str, Observation, int]):  # type: ignore[misc]
         self._ply_limit = ply_limit(self.max_plies)
         self._packed = kernel.START
         self._plies = 0
+        self._last_action: int | None = None
         self._window: render.Window | None = None
 
         self.possible_agents = list(AGENTS)
@@ -145,6 +146,7 @@ class raw_env(AECEnv[str, Observation, int]):  # type: ignore[misc]
             seeding.np_random(seed)
         self._packed = kernel.START
         self._plies = 0
+        self._last_action = None
         self.agents = list(AGENTS)
         self.agent_selection = AGENTS[0]
         self.rewards: dict[str, float] = dict.fromkeys(AGENTS, 0)
@@ -170,6 +172,7 @@ class raw_env(AECEnv[str, Observation, int]):  # type: ignore[misc]
             raise IllegalMoveError(self.position.why_illegal(number))
         self._packed = packed
         self._plies += 1
+        self._last_action = number
 
         self.agent_selection = AGENTS[(packed >> kernel.SIDE_SHIFT) & 1]
         self._cumulative_rewards[agent] = 0
@@ -198,7 +201,7 @@ class raw_env(AECEnv[str, Observation, int]):  # type: ignore[misc]
     def render(self) -> npt.NDArray[np.uint8] | str | None:
         if self._window is None and self.render_mode == "human":
             self._window = render.Window(fps=RENDER_FPS)
-        return render.show(self.position, self.render_mode, self._window)
+        return render.show(self.position, self.render_mode, self._window, self._last_action)
 
     def close(self) -> None:
         if self._window is not None:
@@ -239,6 +242,7 @@ class raw_env(AECEnv[str, Observation, int]):  # type: ignore[misc]
             raise ValueError(f"not a state of this game: {state}")
         self._packed = packed
         self._plies = state.plies
+        self._last_action = None
         self.agents = list(state.agents)
         self.agent_selection = state.agent_selection
         self.rewards = dict(zip(state.agents, state.rewards, strict=True))

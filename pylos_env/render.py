@@ -49,7 +49,10 @@ def check_mode(render_mode: str | None, window: bool = True) -> str | None:
 
 
 def show(
-    position: Position, render_mode: str | None, window: Window | None = None
+    position: Position,
+    render_mode: str | None,
+    window: Window | None = None,
+    last: int | None = None,
 ) -> npt.NDArray[np.uint8] | str | None:
     """What an environment's `render()` returns in this mode; `human` needs the window."""
     if check_mode(render_mode, window=window is not None) is None:
@@ -58,9 +61,9 @@ def show(
     if render_mode == "ansi":
         return ansi(position)
     if render_mode == "rgb_array":
-        return rgb_array(position)
+        return rgb_array(position, last=last)
     assert window is not None
-    window.show(position)
+    window.show(position, last=last)
     return None
 
 

@@ -49,7 +49,7 @@ class SelfPlayVectorEnv:
     The arrays are allocated once and written in place: copy what must outlive the next step, or
     pass `out`, a batch of your own arrays (`new_batch` makes one), to have them filled instead.
 
-    An illegal action raises `IllegalMoveError` with every game and array as it was.
+    An illegal action raises `IllegalMoveError`; every game is as it was, and the batch shows it.
     """
 
     def __init__(
@@ -76,6 +76,11 @@ class SelfPlayVectorEnv:
         self.plies = np.zeros(self.num_games, dtype=np.int64)  # [games]: actions played so far
         self.reached = np.zeros(self.num_games, dtype=np.int64)  # [games]: by the last step
         self._batch = self.new_batch()
+        # what a step overwrites and cannot be computed back from the positions
+        self._kept = [
+            np.empty_like(array)
+            for array in (self.packed, self.plies, self.reached, *self._batch[2:])
+        ]
 
     def new_batch(self) -> SelfPlayBatch:
         """A batch of zeros, to be used as `out`."""
@@ -104,6 +109,41 @@ class SelfPlayVectorEnv:
         self.plies[:] = 0
         for array in (out.reward, out.terminated, out.truncated, out.mover):
             array[:] = 0
+        self._write_views(out)
+        return out
+
+    def step(self, actions: Any, out: SelfPlayBatch | None = None) -> SelfPlayBatch:
+        """Play one action in every game."""
+        out = self._check_out(out)
+        actions = check_actions(actions, self.num_games)
+        small: tuple[npt.NDArray[Any], ...] = (self.packed, self.plies, self.reached, *out[2:])
+        for kept, array in zip(self._kept, small, strict=True):
+            np.copyto(kept, array)
+        illegal = batch.spread(
+            batch.step_games,
+            self.num_games,
+            self.num_threads,
+            self.packed,
+            self.plies,
+            self.reached,
+            self.rules.code,
+            actions,
+            ply_limit(self.max_plies),
+            self.draw_reward,
+            self.observer.planes,
+            out.observation.reshape(self.num_games, -1),
+            *out[1:],
+        )
+        if illegal >= 0:
+            for kept, array in zip(self._kept, small, strict=True):
+                np.copyto(array, kept)
+            self._write_views(out)
+            position = Position.unchecked(int(self.packed[illegal]), self.rules)
+            raise IllegalMoveError(f"game {illegal}: {position.why_illegal(int(actions[illegal]))}")
+        return out
+
+    def _write_views(self, out: SelfPlayBatch) -> None:
+        """The part of a batch that follows from the positions alone."""
         np.copyto(out.to_move, self.packed >> kernel.SIDE_SHIFT & 1, casting="unsafe")
         batch.spread(
             batch.write_views,
@@ -116,39 +156,6 @@ class SelfPlayVectorEnv:
             out.observation.reshape(self.num_games, -1),
             out.action_mask,
         )
-        return out
-
-    def step(self, actions: Any, out: SelfPlayBatch | None = None) -> SelfPlayBatch:
-        """Play one action in every game."""
-        out = self._check_out(out)
-        actions = check_actions(actions, self.num_games)
-        illegal = batch.spread(
-            batch.play_games,
-            self.num_games,
-            self.num_threads,
-            self.packed,
-            self.rules.code,
-            actions,
-            self.reached,
-        )
-        if illegal >= 0:
-            position = Position.unchecked(int(self.packed[illegal]), self.rules)
-            raise IllegalMoveError(f"game {illegal}: {position.why_illegal(int(actions[illegal]))}")
-        batch.spread(
-            batch.finish_step,
-            self.num_games,
-            self.num_threads,
-            self.packed,
-            self.reached,
-            self.plies,
-            self.rules.code,
-            ply_limit(self.max_plies),
-            self.draw_reward,
-            self.observer.planes,
-            out.observation.reshape(self.num_games, -1),
-            *out[1:],
-        )
-        return out
 
     def _check_out(self, out: SelfPlayBatch | None) -> SelfPlayBatch:
         if out is None:

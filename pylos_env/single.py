@@ -89,6 +89,7 @@ class PylosEnv(gymnasium.Env[npt.NDArray[np.float32], int]):
         self._draws = 0
         self._position: Position | None = None
         self._plies = 0
+        self._last_action: int | None = None
         self._over = False
         self._window: render.Window | None = None
 
@@ -109,7 +110,8 @@ class PylosEnv(gymnasium.Env[npt.NDArray[np.float32], int]):
             self._draws = 0
         if self.seat_option == "random":
             self.seat = kernel.pick(self._next_key(), 2)
-        self._position, self._plies = self._answer(Position.start(self.rules), 0)
+        start = Position.start(self.rules)
+        self._position, self._plies, self._last_action = self._answer(start, 0, None)
         self._over = False
         if self.render_mode == "human":
             self.render()
@@ -125,8 +127,10 @@ class PylosEnv(gymnasium.Env[npt.NDArray[np.float32], int]):
             self._over = True
             return self._observe(), -1.0, True, False, self._info(illegal=True)
 
-        position, plies = self._answer(self._position.play(action), self._plies + 1)
-        self._position, self._plies = position, plies
+        position, plies, last_action = self._answer(
+            self._position.play(action), self._plies + 1, action
+        )
+        self._position, self._plies, self._last_action = position, plies, last_action
         status = batch.status_of(
             position.packed, self.rules.code, self.seat, plies, self._ply_limit
         )
@@ -149,7 +153,7 @@ class PylosEnv(gymnasium.Env[npt.NDArray[np.float32], int]):
     def render(self) -> npt.NDArray[np.uint8] | str | None:
         if self._window is None and self.render_mode == "human":
             self._window = render.Window(fps=self.metadata["render_fps"])
-        return render.show(self.position, self.render_mode, self._window)
+        return render.show(self.position, self.render_mode, self._window, self._last_action)
 
     def close(self) -> None:
         if self._window is not None:
@@ -161,14 +165,17 @@ class PylosEnv(gymnasium.Env[npt.NDArray[np.float32], int]):
 
     # Inside
 
-    def _answer(self, position: Position, plies: int) -> tuple[Position, int]:
+    def _answer(
+        self, position: Position, plies: int, last_action: int | None
+    ) -> tuple[Position, int, int | None]:
         """Let the opponent play until the learner is on turn or the game is over."""
         while position.side != self.seat and plies < self._ply_limit:
             if kernel.is_over(position.packed, self.rules.code):
                 break
-            position = position.play(self.opponent.act(position, self._next_key()))
+            last_action = self.opponent.act(position, self._next_key())
+            position = position.play(last_action)
             plies += 1
-        return position, plies
+        return position, plies, last_action
 
     def _next_key(self) -> int:
         assert self._seed is not None

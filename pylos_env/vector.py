@@ -22,6 +22,7 @@ from pylos_env.observation import ObservationKind, Observer
 from pylos_env.options import (
     MAX_PLIES,
     Seat,
+    check_action_range,
     check_actions,
     check_count,
     check_draw_reward,
@@ -126,6 +127,7 @@ class PylosVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.int64], n
         dict[str, Any],
     ]:
         actions = check_actions(actions, self.num_envs)
+        check_action_range(actions)
         over = self._status != batch.ONGOING
         if not self._has_reset or (over.any() and self.autoreset_mode == AutoresetMode.DISABLED):
             raise gymnasium.error.ResetNeeded(
