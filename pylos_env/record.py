@@ -187,10 +187,11 @@ def _unfinished(position: Position, text: str) -> list[int]:
     """The actions of a turn broken off while its player may still take back."""
     for action in position.legal_actions():
         name = position.move_name(action)
+        after = position.play(action)
+        if not after.take_backs_left:
+            continue
         if name == text:
             return [action]
         if text.startswith(name + "x"):
-            after = position.play(action)
-            rest = text.removeprefix(name)
-            return [action, *_unfinished(after, rest)]
+            return [action, *_unfinished(after, text.removeprefix(name))]
     raise NotationError(f"{text}{UNFINISHED} is not the beginning of a legal turn in {position}")

@@ -1,4 +1,4 @@
-"""Tools to check a Pylos implementation, yours or ours: perft, divide, random games.
+"""Tools to check a Pylos implementation, yours or ours: perft, divide, random games, playthroughs.
 
 `perft` counts move sequences. It counts single actions (each take-back and each stop is one) or
 whole turns (a placement or raise together with the unordered set of spheres it takes back).
@@ -30,6 +30,7 @@ from pylos_env.kernel import (
     write_legal,
 )
 from pylos_env.notation import STOP_NAME
+from pylos_env.observation import Observer
 from pylos_env.position import Position
 from pylos_env.record import GameRecord
 from pylos_env.rules import Rules
@@ -82,6 +83,31 @@ def random_game(
         actions.append(random_action(packed, rules.code, draw(seed, len(actions))))
         packed = play(packed, rules.code, actions[-1])
     return GameRecord(Position.start(rules), tuple(actions))
+
+
+def playthrough(game: GameRecord) -> str:
+    """Everything the library says at every position of a game, as text to be kept and compared."""
+    lines = [f"rules: {game.start.rules}"]
+    actions = [*game.actions, None]
+    for ply, (position, action) in enumerate(zip(game.positions(), actions, strict=True)):
+        legal = zip(position.legal_actions(), position.legal_moves(), strict=True)
+        lines += [
+            "",
+            f"ply {ply}",
+            f"position: {position}",
+            f"packed: {position.packed}",
+            f"side: {position.side}",
+            f"take-backs left: {position.take_backs_left}",
+            f"reserves: {position.reserves}",
+            f"outcome: {position.outcome.value}",
+            f"legal: {' '.join(f'{number}={name}' for number, name in legal)}",
+        ]
+        for seat in (0, 1):
+            view = Observer("flat", position.rules).observe(position.packed, seat)
+            lines.append(f"seat {seat} sees: {' '.join(f'{number:g}' for number in view.tolist())}")
+        if action is not None:
+            lines.append(f"action: {action} {position.move_name(action)}")
+    return "\n".join(lines) + "\n"
 
 
 def _check_depth(depth: int) -> None:

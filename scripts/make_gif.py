@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--white", default="alphabeta:4", help="agent, see pylos_env.agents")
     parser.add_argument("--black", default="alphabeta:4", help="agent")
     parser.add_argument("--rules", default="advanced", help="rule set")
-    parser.add_argument("--seed", type=int, default=0, help="of the agents")
+    parser.add_argument("--seed", type=int, default=7, help="of the agents")
     parser.add_argument("--size", type=int, default=480, help="width and height in pixels")
     parser.add_argument("--max-plies", type=int, default=120, help="break the game off after")
     arguments = parser.parse_args()

@@ -9,12 +9,13 @@ import gymnasium
 import numpy as np
 import pytest
 
-from pylos_env import Position, _scene, render
+from pylos_env import Position, render
 from pylos_env.geometry import APEX, CELLS, NUM_CELLS, RAISE_INDEX, STOP, SUPPORTS
+from pylos_env.render import scene
 from pylos_env.testing import random_game
 
 SIZE = 320
-UNIT = SIZE / _scene.EXTENT
+UNIT = SIZE / scene.EXTENT
 EARLY = "WB...WB..WB...../........./..../. w 0"
 TAKING_BACK = "WWWBBWBWWWW.BBBB/BB.BW.WW./W.B./. b 2"
 WON = "WBWBWBWBBWBWBWBW/BWBWBWBWB/WBWB/W b 0"
@@ -25,13 +26,13 @@ def picture(position, **options):
 
 
 def place(cell):
-    return _scene.pixel(_scene.centre(cell), SIZE)
+    return scene.pixel(scene.centre(cell), SIZE)
 
 
 def hollow(cell):
     """Where the middle of an empty cell's hollow appears."""
-    x, y, z = _scene.centre(cell)
-    return _scene.pixel((x, y, z + _scene.SURFACE), SIZE)
+    x, y, z = scene.centre(cell)
+    return scene.pixel((x, y, z + scene.SURFACE), SIZE)
 
 
 def changed_near(first, second, middle, reach):
@@ -110,7 +111,7 @@ def test_placed_sphere_changes_the_field_only_near_its_cell(cell):
     after = before.play(cell)
     change = np.abs(picture(before, legal=False) - picture(after, legal=False)).max(axis=-1)
     different = change > 8  # the faint end of a shadow reaches further
-    points = _scene.ground_points(*_scene.screen(SIZE), _scene.SURFACE)
+    points = scene.ground_points(*scene.screen(SIZE), scene.SURFACE)
     in_field = (np.abs(points[..., 0]) < 2.1) & (np.abs(points[..., 1]) < 2.1)
     rows, cols = np.nonzero(different & in_field)
     row, col = place(cell)
@@ -124,17 +125,17 @@ def test_trays_hold_exactly_the_reserves(seat, letter):
     position = Position.parse(EARLY)
     array = picture(position, legal=False)
     for index in range(15):
-        row, col = _scene.pixel(_scene.tray_centre(seat, index), SIZE)
+        row, col = scene.pixel(scene.tray_centre(seat, index), SIZE)
         same = np.abs(array[row, col] - full[row, col]).max() < 30
         assert same == (index < position.reserves[seat]), (letter, index)
 
 
 def gold(array, seat):
     """How golden the frame of a tray is: its two outer edges against plain wood."""
-    y = sum(_scene.TRAY_ROWS[seat]) / 2
+    y = sum(scene.TRAY_ROWS[seat]) / 2
     values = []
     for x in (-2.56, 2.56):
-        row, col = _scene.pixel((x, y, _scene.SURFACE), SIZE)
+        row, col = scene.pixel((x, y, scene.SURFACE), SIZE)
         red, green, _ = array[row - 1 : row + 2, col - 1 : col + 2].reshape(-1, 3).max(axis=0)
         values.append(min(red, green))
     return min(values)
@@ -148,7 +149,7 @@ def test_side_to_move_or_winner_is_framed(text, seat):
 
 def test_winner_gets_a_star():
     won = picture(Position.parse(WON))
-    row, col = _scene.pixel((2.33, sum(_scene.TRAY_ROWS[0]) / 2, _scene.SURFACE), SIZE)
+    row, col = scene.pixel((2.33, sum(scene.TRAY_ROWS[0]) / 2, scene.SURFACE), SIZE)
     red, green, blue = won[row, col]
     assert red > 230
     assert green > 180

@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pylos_env import _board, _scene
-from pylos_env._scene import Array, Vector
+import pylos_env.render.board as board
+import pylos_env.render.scene as scene
 from pylos_env.geometry import NUM_CELLS, SPHERES_PER_PLAYER
+from pylos_env.render.scene import Array, Vector
 
 LANDING: Final = (0.30, 0.92, 0.42)
 REMOVABLE: Final = (0.95, 0.10, 0.05)
@@ -30,9 +31,9 @@ _DARK: Final = (0.02, 0.012, 0.008)
 _SIGN_EDGE: Final = 2.33
 """Where a tray has its figures (left) and its signs (right), from the middle."""
 
-_CELL_CENTRES: Final = tuple(_scene.centre(cell) for cell in range(NUM_CELLS))
+_CELL_CENTRES: Final = tuple(scene.centre(cell) for cell in range(NUM_CELLS))
 _TRAY_CENTRES: Final = tuple(
-    tuple(_scene.tray_centre(seat, index) for index in range(SPHERES_PER_PLAYER)) for seat in (0, 1)
+    tuple(scene.tray_centre(seat, index) for index in range(SPHERES_PER_PLAYER)) for seat in (0, 1)
 )
 
 
@@ -58,9 +59,9 @@ class _Group(NamedTuple):
 
 def draw(drawing: Drawing, size: int) -> npt.NDArray[np.uint8]:
     """[size, size, 3]"""
-    unit = size / _scene.EXTENT
+    unit = size / scene.EXTENT
     groups = [_Group(1.0, _CELL_CENTRES, drawing.spheres)] + [
-        _Group(_scene.TRAY_SCALE, _TRAY_CENTRES[seat], dict.fromkeys(range(count), seat))
+        _Group(scene.TRAY_SCALE, _TRAY_CENTRES[seat], dict.fromkeys(range(count), seat))
         for seat, count in enumerate(drawing.reserves)
     ]
     picture = _shaded_board(groups, size, unit)
@@ -80,8 +81,8 @@ def _shaded_board(groups: list[_Group], size: int, unit: float) -> Array:
     for group in groups:
         for index in group.seats:
             centre = group.centres[index]
-            shade = _scene.ground_shade(unit, centre[2], group.scale)
-            row, col = _scene.pixel(centre, size)
+            shade = scene.ground_shade(unit, centre[2], group.scale)
+            row, col = scene.pixel(centre, size)
             middle = row + shade.shift[0], col + shade.shift[1]
             there, part = _overlap(middle, shade.ambient.shape, size)
             ambient[there] *= shade.ambient[part]
@@ -89,7 +90,7 @@ def _shaded_board(groups: list[_Group], size: int, unit: float) -> Array:
     ambient *= _AMBIENT_PART
     direct *= 1 - _AMBIENT_PART
     ambient += direct
-    return np.asarray(_board.background(size) * ambient)
+    return np.asarray(board.background(size) * ambient)
 
 
 def _draw_spheres(
@@ -102,9 +103,9 @@ def _draw_spheres(
     diameter = unit * group.scale
     neighbours = _neighbours(diameter, group.scale, group.centres)
     for index in _back_to_front(group.centres):
-        middle = _scene.pixel(group.centres[index], size)
+        middle = scene.pixel(group.centres[index], size)
         if index in group.seats:
-            sprite = _scene.sphere(diameter, group.seats[index], 7 * index % _scene.NUM_GRAINS)
+            sprite = scene.sphere(diameter, group.seats[index], 7 * index % scene.NUM_GRAINS)
             ambient, direct = np.ones((2, *sprite.alpha.shape), dtype=np.float32)
             for other, shade in neighbours[index]:
                 if other in group.seats:
@@ -119,13 +120,13 @@ def _draw_spheres(
 
 @functools.cache
 def _back_to_front(centres: tuple[Vector, ...]) -> tuple[int, ...]:
-    return tuple(sorted(range(len(centres)), key=lambda index: _scene.depth(centres[index])))
+    return tuple(sorted(range(len(centres)), key=lambda index: scene.depth(centres[index])))
 
 
 @functools.lru_cache(maxsize=16)
 def _neighbours(
     diameter: float, scale: float, centres: tuple[Vector, ...]
-) -> tuple[tuple[tuple[int, _scene.Shade], ...], ...]:
+) -> tuple[tuple[tuple[int, scene.Shade], ...], ...]:
     """For each place, the other places whose spheres take some of its light, and how much."""
     table = []
     for here in centres:
@@ -133,7 +134,7 @@ def _neighbours(
         for other, there in enumerate(centres):
             x, y, z = (round((b - a) / scale, 6) for a, b in zip(here, there, strict=True))
             if here != there and math.hypot(x, y, z) < _NEIGHBOURHOOD:
-                shade = _scene.shade(diameter, (x, y, z))
+                shade = scene.shade(diameter, (x, y, z))
                 if shade is not None:
                     found.append((other, shade))
         table.append(tuple(found))
@@ -157,21 +158,21 @@ def _marks(drawing: Drawing, unit: float) -> dict[int, list[tuple[Array, Vector]
 @functools.lru_cache(maxsize=16)
 def _outline(unit: float, halo: float) -> Array:
     """Along the edge of a sphere."""
-    right, down, _ = _scene.disc(unit)
+    right, down, _ = scene.disc(unit)
     return _stroke(np.abs(np.hypot(right, down) - 0.462), 0.033 + halo, unit)
 
 
 @functools.lru_cache(maxsize=16)
 def _hollow_ring(unit: float, halo: float) -> Array:
     """Lying in the hollow of an empty cell."""
-    right, down, _ = _scene.disc(unit)
-    points = _scene.ground_points(right, down, _scene.SURFACE)
+    right, down, _ = scene.disc(unit)
+    points = scene.ground_points(right, down, scene.SURFACE)
     return _stroke(np.abs(np.hypot(points[..., 0], points[..., 1]) - 0.155), 0.032 + halo, unit)
 
 
 @functools.lru_cache(maxsize=16)
 def _chevron(unit: float, halo: float) -> Array:
-    right, down, _ = _scene.disc(unit)
+    right, down, _ = scene.disc(unit)
     beside = np.abs(right)
     on_line = np.clip(beside, 0, 0.13)
     return _stroke(np.hypot(beside - on_line, down - 0.7 * on_line + 0.05), 0.03 + halo, unit)
@@ -190,11 +191,9 @@ def _draw_signs(picture: Array, drawing: Drawing, size: int, unit: float) -> Non
     """A frame around the leader's tray, a star or the take-backs left in it; figures in both."""
     _blend(picture, *_tray_frame(size, drawing.leader), GOLD)
     for seat, count in enumerate(drawing.reserves):
-        y = sum(_scene.TRAY_ROWS[seat]) / 2
-        left, right = (
-            _scene.pixel((x, y, _scene.SURFACE), size) for x in (-_SIGN_EDGE, _SIGN_EDGE)
-        )
-        _blend(picture, left, _figures(unit, str(count)), _board.ENGRAVING)
+        y = sum(scene.TRAY_ROWS[seat]) / 2
+        left, right = (scene.pixel((x, y, scene.SURFACE), size) for x in (-_SIGN_EDGE, _SIGN_EDGE))
+        _blend(picture, left, _figures(unit, str(count)), board.ENGRAVING)
         if seat == drawing.leader and drawing.won:
             _blend(picture, right, _star(unit), GOLD)
         elif seat == drawing.leader and drawing.take_backs:
@@ -204,10 +203,10 @@ def _draw_signs(picture: Array, drawing: Drawing, size: int, unit: float) -> Non
 @functools.lru_cache(maxsize=8)
 def _tray_frame(size: int, seat: int) -> tuple[tuple[int, int], Array]:
     """The middle and the cover of a tray's frame."""
-    points = _scene.ground_points(*_scene.screen(size), _scene.SURFACE)
-    y = points[..., 1] - np.float32(sum(_scene.TRAY_ROWS[seat]) / 2)
-    outside = _board.rounded_box(points[..., 0], y, 2.56, 0.53, 0.22)
-    core = np.clip((0.024 - np.abs(outside)) * (size / _scene.EXTENT) + 0.5, 0, 1)
+    points = scene.ground_points(*scene.screen(size), scene.SURFACE)
+    y = points[..., 1] - np.float32(sum(scene.TRAY_ROWS[seat]) / 2)
+    outside = board.rounded_box(points[..., 0], y, 2.56, 0.53, 0.22)
+    core = np.clip((0.024 - np.abs(outside)) * (size / scene.EXTENT) + 0.5, 0, 1)
     glow = 0.45 * np.exp(-((outside / 0.06) ** 2))
     cover = np.maximum(core, glow).astype(np.float32)
     used = np.flatnonzero(cover.max(axis=1) > 0.004)
@@ -217,15 +216,15 @@ def _tray_frame(size: int, seat: int) -> tuple[tuple[int, int], Array]:
 
 def _sign_patch(unit: float) -> tuple[Array, Array]:
     """A patch of the board, in its own coordinates."""
-    points = _scene.ground_points(*_scene.patch(math.ceil(0.4 * unit), unit), 0)
+    points = scene.ground_points(*scene.patch(math.ceil(0.4 * unit), unit), 0)
     return points[..., 0], points[..., 1]
 
 
 @functools.lru_cache(maxsize=64)
 def _figures(unit: float, text: str) -> Array:
     x, y = _sign_patch(unit)
-    height = _board.LABEL_HEIGHT
-    return np.asarray(_board.text_cover(text, x / height, y / height), dtype=np.float32)
+    height = board.LABEL_HEIGHT
+    return np.asarray(board.text_cover(text, x / height, y / height), dtype=np.float32)
 
 
 @functools.lru_cache(maxsize=8)

@@ -20,7 +20,6 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from pylos_env._picture import LANDING, LAST, MARKED, REMOVABLE, Drawing, draw
 from pylos_env.geometry import (
     APEX,
     CELL_INDEX,
@@ -33,6 +32,7 @@ from pylos_env.geometry import (
     STOP,
 )
 from pylos_env.position import BLACK, SIDE_NAMES, WHITE, Outcome, Position
+from pylos_env.render.picture import LANDING, LAST, MARKED, REMOVABLE, Drawing, draw
 
 RENDER_MODES: Final = ("human", "rgb_array", "ansi")
 MIN_SIZE: Final = 64

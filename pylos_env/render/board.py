@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from pylos_env._scene import (
+from pylos_env.render.scene import (
     EXTENT,
     FOCUS,
     HALFWAY,

@@ -1,0 +1,62 @@
+# Every target makes its own environment first: a fresh machine needs Python 3.11, make and a C library.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PYTEST_JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help train test test-rllib lint format bench gif golden clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+
+$(VENV)/dev: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/bench: $(VENV)/dev
+	$(PIP) --editable '.[bench]'
+	@touch $@
+
+# Ray pins an older Gymnasium, so it gets an environment of its own
+$(VENV)-rllib/dev: pyproject.toml constraints-rllib.txt
+	$(PYTHON) -m venv $(VENV)-rllib
+	$(VENV)-rllib/bin/python -m pip --disable-pip-version-check install --quiet \
+		--constraint constraints-rllib.txt --editable '.[rllib]' pytest hypothesis
+	@touch $@
+
+train:  ## train the main agent (the trainers are not part of this version yet)
+	@echo "There is no trainer in this version yet: see examples/maskable_ppo.py for one that works today."
+
+test: $(VENV)/dev lint  ## lint, type-check and run every test
+	$(BIN)/python -m pytest --numprocesses $(PYTEST_JOBS)
+	$(MAKE) test-rllib
+
+test-rllib: $(VENV)-rllib/dev  ## the environments and the RLlib example under the oldest Gymnasium
+	$(VENV)-rllib/bin/python -m pytest tests/test_aec.py tests/test_single.py tests/test_vector.py \
+		tests/test_examples.py
+
+lint: $(VENV)/dev  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev  ## let ruff rewrite the sources
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/bench  ## measure speed against other environments
+	$(BIN)/python scripts/bench_env.py
+
+gif: $(VENV)/dev  ## draw the README's game
+	$(BIN)/python scripts/make_gif.py
+
+golden: $(VENV)/dev  ## record the playthroughs that the tests compare
+	$(BIN)/python scripts/make_golden.py
+
+clean:  ## remove the environments and caches
+	rm -rf $(VENV) $(VENV)-rllib build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

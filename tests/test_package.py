@@ -1,0 +1,232 @@
+"""The package as a whole: who imports whom, what importing costs, the kernel cache, the wheel."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import pylos_env
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "pylos_env"
+
+# A module may import what stands above it, never what stands below.
+ROOMS = [
+    "errors",
+    "_jit",
+    "geometry",
+    "rules",
+    "kernel",
+    "notation",
+    "position",
+    "record",
+    "observation",
+    "options",
+    "batch",
+    "testing",
+    "agents.base",
+    "agents.features",
+    "agents.random",
+    "agents.rule_based",
+    "agents.alphabeta",
+    "agents",
+    "render.scene",
+    "render.board",
+    "render.picture",
+    "render",
+    "pylos_v0",
+    "single",
+    "selfplay",
+    "vector",
+    "",  # the package's own __init__
+]
+NEEDS = {"gymnasium", "numba", "numpy", "pettingzoo"}
+OPTIONAL = {"pygame"}
+
+
+def module_name(path: Path) -> str:
+    name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+    return name.removesuffix("__init__").removesuffix(".")
+
+
+def imports_of(path: Path) -> set[str]:
+    """Full names of everything a file imports, at any depth."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            assert node.module is not None
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def test_every_module_has_its_place_in_the_house() -> None:
+    assert sorted(MODULES) == sorted(ROOMS)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_import_only_what_stands_above_them(name: str) -> None:
+    allowed = {f"pylos_env.{room}" for room in ROOMS[: ROOMS.index(name)]}
+    for imported in imports_of(MODULES[name]):
+        top = imported.partition(".")[0]
+        if top != "pylos_env":
+            assert top in NEEDS | OPTIONAL | sys.stdlib_module_names, f"{name} imports {imported}"
+            continue
+        module = imported if imported in {f"pylos_env.{room}" for room in ROOMS} else ""
+        module = module or imported.rpartition(".")[0]
+        assert module in allowed, f"{name} imports {imported}"
+
+
+def run_python(code: str, **env: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def test_importing_compiles_nothing_and_loads_nothing_heavy() -> None:
+    out = run_python(
+        """
+        import sys
+        from numba.core import event
+
+        class Compiled(event.Listener):
+            def on_start(self, event): print("compiled", event.data)
+            def on_end(self, event): pass
+
+        event.register("numba:compile", Compiled())
+        import pylos_env
+        print([name for name in ("torch", "hydra", "pygame", "matplotlib") if name in sys.modules])
+        """
+    )
+    assert out == "[]"
+
+
+CACHE_CODE = """
+    import sys
+    sys.path.insert(0, {folder!r})
+    from numba.core import event
+    compiled = []
+
+    class Listener(event.Listener):
+        def on_start(self, event): compiled.append(event.data["dispatcher"].py_func.__name__)
+        def on_end(self, event): pass
+
+    event.register("numba:compile", Listener())
+    from {package} import user
+    print(user.answer(1), len(compiled))
+"""
+
+
+def test_an_edit_in_another_file_is_never_served_from_the_cache(tmp_path: Path) -> None:
+    """Numba's own cache fails this test: it looks at the caller's file alone."""
+    package = tmp_path / "kernels"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "helper.py").write_text(
+        "from pylos_env._jit import jit\n@jit\ndef helper(x):\n    return x + 10\n"
+    )
+    (package / "user.py").write_text(
+        "from pylos_env._jit import jit\nfrom kernels.helper import helper\n"
+        "@jit\ndef answer(x):\n    return helper(x) * 2\n"
+    )
+    code = CACHE_CODE.format(folder=str(tmp_path), package="kernels")
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    assert run_python(code, **cache) == "22 2"
+    assert run_python(code, **cache) == "22 0", "the second process loads what the first compiled"
+    helper = package / "helper.py"
+    helper.write_text(helper.read_text().replace("+ 10", "+ 20"))
+    assert run_python(code, **cache) == "42 2"
+    for path in (tmp_path / "cache").rglob("*.nbc"):  # a damaged file is compiled anew
+        path.write_bytes(path.read_bytes()[:-7])
+    assert run_python(code, **cache) == "42 2"
+
+
+def test_cached_kernels_play_as_compiled_ones(tmp_path: Path) -> None:
+    code = """
+        from pylos_env import agents, testing
+        game = testing.random_game("mature", 3)
+        agent = agents.make("alphabeta:3", seed=1)
+        print(game.actions, [agent.act(p) for p in list(game.positions())[:-1]])
+        print(testing.perft(game.start, 5, whole_turns=True))
+    """
+    first = run_python(code, NUMBA_CACHE_DIR=str(tmp_path))
+    assert run_python(code, NUMBA_CACHE_DIR=str(tmp_path)) == first
+
+
+def test_it_works_where_no_cache_can_be_written(tmp_path: Path) -> None:
+    copy = tmp_path / "site"
+    shutil.copytree(PACKAGE, copy / "pylos_env", ignore=shutil.ignore_patterns("__pycache__"))
+    code = f"""
+        import sys
+        sys.path.insert(0, {str(copy)!r})
+        from numba.core import caching
+        def refuse(self): raise PermissionError("read-only")
+        caching._CacheLocator.ensure_cache_path = refuse
+        import pylos_env
+        assert pylos_env.__file__.startswith({str(copy)!r})
+        print(pylos_env.Position.start().play(3).legal_actions()[:3])
+    """
+    assert run_python(code) == "[0, 1, 2]"
+
+
+def test_the_changelog_knows_this_version() -> None:
+    assert f"## {pylos_env.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
+    """Built, installed without this checkout in sight, and played from an empty folder."""
+    source = tmp_path / "source"
+    ignore = shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info", "runs")
+    shutil.copytree(ROOT, source, ignore=ignore)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+    wheels = tmp_path / "wheels"
+    build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(wheels), str(source)]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = wheels.glob("*.whl")
+    target = tmp_path / "site"
+    subprocess.run(
+        [*pip, "install", "--no-deps", "--target", str(target), str(wheel)],
+        check=True,
+        capture_output=True,
+    )
+    names = {path.name for path in target.iterdir() if not path.name.endswith(".dist-info")}
+    assert names == {"pylos_env"}
+    assert (target / "pylos_env" / "py.typed").exists()
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    out = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.path.insert(0, sys.argv[1])\n"
+            "import pylos_env, gymnasium\n"
+            "assert pylos_env.__file__.startswith(sys.argv[1]), pylos_env.__file__\n"
+            "env = gymnasium.make('pylos_env/Pylos-v0', opponent='rule_based')\n"
+            "print(env.reset(seed=1)[0].shape, env.step(3)[1])",
+            str(target),
+        ],
+        cwd=empty,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert out.stdout.strip() == "(33,) 0.0", out.stderr
