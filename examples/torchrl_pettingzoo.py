@@ -100,7 +100,7 @@ def train(updates: int = 20, games: int = 10, eval_games: int = 100, seed: int =
     env = make_env(seed)
     check_env_specs(env)
     policy = make_policy(env)
-    optimizer = torch.optim.Adam(policy.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
     before = win_rate(env, policy, eval_games)
     moves = repeats = illegal = 0
     for _ in range(updates):

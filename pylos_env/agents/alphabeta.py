@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pylos_env._jit import jit, popcount
-from pylos_env.agents.base import Agent
+from pylos_env.agents.base import CompiledAgent
 from pylos_env.agents.features import open_cells, threats
 from pylos_env.kernel import (
     MAX_LEGAL,
@@ -38,7 +38,6 @@ from pylos_env.kernel import (
     write_legal,
 )
 from pylos_env.position import Position
-from pylos_env.rules import Rules
 
 WIN: Final = 10_000
 INFINITY: Final = 1_000_000
@@ -63,7 +62,7 @@ COUNT: Final = 8
 NUM_FRAMES: Final = 3 * MAX_DEPTH + 1
 
 
-class AlphaBetaAgent(Agent):
+class AlphaBetaAgent(CompiledAgent):
     """Looks `depth` whole turns ahead."""
 
     def __init__(self, depth: int, seed: int | None = None) -> None:
@@ -76,17 +75,15 @@ class AlphaBetaAgent(Agent):
         self._table = np.zeros((1 << min(10 + 2 * depth, 20), TABLE_COLUMNS), dtype=np.int64)
         self._searches = 0
 
-    def act(self, position: Position, key: int | None = None) -> int:
-        key = self.next_key() if key is None else key
-        return int(self.act_batch(np.array([position.packed]), position.rules, np.array([key]))[0])
-
-    def act_batch(
-        self, packed: npt.NDArray[np.int64], rules: Rules, keys: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64]:
-        actions = np.empty(len(packed), dtype=np.int64)
-        _act_batch(packed, rules.code, keys, self.depth, self._table, self._searches, actions)
+    def _write_actions(
+        self,
+        packed: npt.NDArray[np.int64],
+        rules: int,
+        keys: npt.NDArray[np.int64],
+        actions: npt.NDArray[np.int64],
+    ) -> None:
+        _write_actions(packed, rules, keys, self.depth, self._table, self._searches, actions)
         self._searches += len(packed)
-        return actions
 
     def value(self, position: Position) -> float:
         """The search's estimate for the side to move, in spheres; won and lost are 100 and more."""
@@ -271,7 +268,7 @@ def choose(
 
 
 @jit
-def _act_batch(
+def _write_actions(
     packed: npt.NDArray[np.int64],
     rules: int,
     keys: npt.NDArray[np.int64],

@@ -72,6 +72,32 @@ class Agent:
         return f"<{type(self).__name__} {self.name}>"
 
 
+class CompiledAgent(Agent):
+    """An agent whose choices come from a kernel over many positions."""
+
+    def act(self, position: Position, key: int | None = None) -> int:
+        key = self.next_key() if key is None else key
+        packed, keys = np.array([position.packed]), np.array([key])
+        return int(self.act_batch(packed, position.rules, keys)[0])
+
+    def act_batch(
+        self, packed: npt.NDArray[np.int64], rules: Rules, keys: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        actions = np.empty(len(packed), dtype=np.int64)
+        self._write_actions(packed, rules.code, keys, actions)
+        return actions
+
+    def _write_actions(
+        self,
+        packed: npt.NDArray[np.int64],
+        rules: int,
+        keys: npt.NDArray[np.int64],
+        actions: npt.NDArray[np.int64],
+    ) -> None:
+        """Fill `actions` [games]."""
+        raise NotImplementedError
+
+
 class FunctionAgent(Agent):
     """A plain function `position -> action` as an agent."""
 

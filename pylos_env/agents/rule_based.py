@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pylos_env._jit import jit, popcount
-from pylos_env.agents.base import Agent
+from pylos_env.agents.base import CompiledAgent
 from pylos_env.agents.features import open_cells, threats
 from pylos_env.kernel import (
     MAX_LEGAL,
@@ -37,32 +37,6 @@ from pylos_env.kernel import (
     write_legal,
 )
 from pylos_env.position import Position
-from pylos_env.rules import Rules
-
-
-class RuleBasedAgent(Agent):
-    """Wins when it can, completes and blocks formations, saves spheres."""
-
-    name = "rule_based"
-
-    def act(self, position: Position, key: int | None = None) -> int:
-        key = self.next_key() if key is None else key
-        return choose(position.packed, position.rules.code, key)
-
-    def policy(self, position: Position) -> npt.NDArray[np.float64]:
-        points = np.full(NUM_ACTIONS, -np.inf)
-        for action in position.legal_actions():
-            points[action] = score(position.packed, position.rules.code, action)
-        policy: npt.NDArray[np.float64] = np.where(points == points.max(), 1.0, 0.0)
-        policy /= policy.sum()
-        return policy
-
-    def act_batch(
-        self, packed: npt.NDArray[np.int64], rules: Rules, keys: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64]:
-        actions = np.empty(len(packed), dtype=np.int64)
-        _act_batch(packed, rules.code, keys, actions)
-        return actions
 
 
 @jit
@@ -133,7 +107,7 @@ def choose(packed: int, rules: int, key: int) -> int:
 
 
 @jit
-def _act_batch(
+def _write_actions(
     packed: npt.NDArray[np.int64],
     rules: int,
     keys: npt.NDArray[np.int64],
@@ -141,3 +115,18 @@ def _act_batch(
 ) -> None:
     for game in range(len(packed)):
         actions[game] = choose(packed[game], rules, keys[game])
+
+
+class RuleBasedAgent(CompiledAgent):
+    """Wins when it can, completes and blocks formations, saves spheres."""
+
+    name = "rule_based"
+    _write_actions = staticmethod(_write_actions)
+
+    def policy(self, position: Position) -> npt.NDArray[np.float64]:
+        points = np.full(NUM_ACTIONS, -np.inf)
+        for action in position.legal_actions():
+            points[action] = score(position.packed, position.rules.code, action)
+        policy: npt.NDArray[np.float64] = np.where(points == points.max(), 1.0, 0.0)
+        policy /= policy.sum()
+        return policy
