@@ -34,7 +34,7 @@ from tianshou.utils.net.common import Net
 
 from pylos_env import pylos_v0
 
-MAX_PLIES = 150  # random games end after about 50
+MAX_PLIES = 120  # random games end after about 50
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,11 @@ def make_learner(env: PettingZooEnv) -> DQN:
     net = Net(
         state_shape=env.observation_space["observation"].shape,
         action_shape=actions.n,
-        hidden_sizes=[128, 128],
+        hidden_sizes=[128],
+        dueling_param=({"hidden_sizes": [64]}, {"hidden_sizes": [64]}),  # advantages, value
     )
     policy = DiscreteQLearningPolicy(
-        model=net, action_space=actions, eps_training=0.1, eps_inference=0.1
+        model=net, action_space=actions, eps_training=0.3, eps_inference=0.3
     )
     return DQN(
         policy=policy,
@@ -82,7 +83,7 @@ def make_learner(env: PettingZooEnv) -> DQN:
     )
 
 
-def train(steps: int = 20_000, games: int = 200, num_envs: int = 8, seed: int = 0) -> Result:
+def train(steps: int = 20_000, games: int = 200, num_envs: int = 4, seed: int = 0) -> Result:
     """Train for about `steps` moves of both players."""
     np.random.seed(seed)  # noqa: NPY002  (Tianshou draws from NumPy's global generator)
     torch.manual_seed(seed)
@@ -120,7 +121,7 @@ def train(steps: int = 20_000, games: int = 200, num_envs: int = 8, seed: int = 
             collection_step_num_env_steps=None,
             collection_step_num_episodes=num_envs,
             batch_size=256,
-            update_step_num_gradient_steps_per_sample=0.05,
+            update_step_num_gradient_steps_per_sample=0.06,
             multi_agent_return_reduction=tally,
             verbose=False,
             show_progress=False,
@@ -133,7 +134,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Train Tianshou's DQN on Pylos.")
     parser.add_argument("--steps", type=int, default=20_000, help="moves to train for")
     parser.add_argument("--games", type=int, default=200, help="games of each evaluation")
-    parser.add_argument("--num-envs", type=int, default=8, help="games played side by side")
+    parser.add_argument("--num-envs", type=int, default=4, help="games played side by side")
     parser.add_argument("--seed", type=int, default=0)
     result = train(**vars(parser.parse_args()))
     print(f"won before training: {result.before:.1%}, after: {result.after:.1%}")

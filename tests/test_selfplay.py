@@ -77,11 +77,11 @@ def test_the_mover_stays_while_it_takes_back() -> None:
 def test_any_number_of_threads_gives_the_same_games() -> None:
     results = []
     for num_threads in (1, 2, 3):
-        env = SelfPlayVectorEnv(7000, num_threads=num_threads, rules="mature")
+        env = SelfPlayVectorEnv(13_000, num_threads=num_threads, rules="mature")
         rng = np.random.default_rng(3)
         batch = env.reset()
         rewards = []
-        for _ in range(60):
+        for _ in range(50):
             batch = env.step(random_actions(batch, rng))
             rewards.append(batch.reward.copy())
         results.append((env.packed.copy(), np.stack(rewards), batch.observation.copy()))
@@ -127,7 +127,7 @@ def test_unfit_arrays_are_refused(bad: dict[str, Any]) -> None:
     env.step([0, 1, 2, 3])
 
 
-@pytest.mark.parametrize("num_games", [3, 5000])
+@pytest.mark.parametrize("num_games", [3, 9000])
 def test_an_illegal_action_is_named_and_changes_nothing(num_games: int) -> None:
     env = SelfPlayVectorEnv(num_games)
     env.reset()
@@ -188,9 +188,9 @@ def test_rules_can_be_a_record() -> None:
 
 
 def _step_in_child(queue: Any) -> None:
-    env = SelfPlayVectorEnv(5000, num_threads=2)
+    env = SelfPlayVectorEnv(9000, num_threads=2)
     env.reset()
-    env.step(np.zeros(5000, dtype=np.int64))
+    env.step(np.zeros(9000, dtype=np.int64))
     queue.put(int(env.packed[0]))
 
 
