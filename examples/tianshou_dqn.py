@@ -83,7 +83,7 @@ def make_learner(env: PettingZooEnv) -> DQN:
     )
 
 
-def train(steps: int = 20_000, games: int = 200, num_envs: int = 4, seed: int = 0) -> Result:
+def train(steps: int = 20_000, games: int = 100, num_envs: int = 4, seed: int = 0) -> Result:
     """Train for about `steps` moves of both players."""
     np.random.seed(seed)  # noqa: NPY002  (Tianshou draws from NumPy's global generator)
     torch.manual_seed(seed)
@@ -121,7 +121,7 @@ def train(steps: int = 20_000, games: int = 200, num_envs: int = 4, seed: int = 
             collection_step_num_env_steps=None,
             collection_step_num_episodes=num_envs,
             batch_size=256,
-            update_step_num_gradient_steps_per_sample=0.06,
+            update_step_num_gradient_steps_per_sample=0.05,
             multi_agent_return_reduction=tally,
             verbose=False,
             show_progress=False,
@@ -133,7 +133,7 @@ def train(steps: int = 20_000, games: int = 200, num_envs: int = 4, seed: int = 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Train Tianshou's DQN on Pylos.")
     parser.add_argument("--steps", type=int, default=20_000, help="moves to train for")
-    parser.add_argument("--games", type=int, default=200, help="games of each evaluation")
+    parser.add_argument("--games", type=int, default=100, help="games of each evaluation")
     parser.add_argument("--num-envs", type=int, default=4, help="games played side by side")
     parser.add_argument("--seed", type=int, default=0)
     result = train(**vars(parser.parse_args()))

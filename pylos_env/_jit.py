@@ -13,6 +13,8 @@ Files go where Numba puts them (`NUMBA_CACHE_DIR`, the package's `__pycache__`, 
 folder); with none of these writable, kernels are compiled per process. Nothing is compiled at
 import.
 
+`NUMBA_DISABLE_JIT` cannot be used: bit counting is a machine instruction that exists only compiled.
+
 Kernels release the GIL, so that batches can be spread over cores with plain threads (`batch.py`).
 """
 
@@ -97,8 +99,11 @@ class _Files:
         data = dumps(value)  # type: ignore[no-untyped-call]
         path = self._path(key)
         partial = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
-        partial.write_bytes(hashlib.sha256(self._stamp + data).digest() + data)
-        os.replace(partial, path)
+        try:
+            partial.write_bytes(hashlib.sha256(self._stamp + data).digest() + data)
+            os.replace(partial, path)
+        except OSError:  # a full disk costs the next process a compilation, not this one its work
+            partial.unlink(missing_ok=True)
 
 
 class _FunctionCache(caching.FunctionCache):

@@ -145,6 +145,13 @@ LOST: Final = 2
 TRUNCATED: Final = 3
 ILLEGAL: Final = 4
 
+TERMINATED: Final = np.array([False, True, True, False, True])  # [status]
+
+
+def reward_table(draw_reward: float) -> npt.NDArray[np.float64]:
+    """[status]: the seat's reward."""
+    return np.array([0.0, 1.0, -1.0, draw_reward, -1.0])
+
 
 @jit
 def status_of(packed: int, rules: int, seat: int, plies: int, max_plies: int) -> int:

@@ -35,7 +35,7 @@ STOP: Final = geometry.STOP
 SPHERES: Final = geometry.SPHERES_PER_PLAYER
 NUM_ACTIONS: Final = geometry.NUM_ACTIONS
 MAX_LEGAL: Final = 128
-"""Room for the legal actions of any position (35 is the most seen in play)."""
+"""Room for the legal actions of any position: 35 were seen in play, 107 in a search for more."""
 
 START: Final = 0
 """The empty board, white to move."""
@@ -95,6 +95,12 @@ def covered(cells: int) -> int:
         | (middle | middle << 1 | middle << 3 | middle << 4) << 16
         | (cells >> 29) * 15 << 25
     )
+
+
+@jit
+def open_cells(occupied: int) -> int:
+    """Mask of the empty cells on which a sphere can stand."""
+    return (GROUND_MASK | full_squares(occupied)) & ~occupied
 
 
 @jit
@@ -160,7 +166,7 @@ def legal_sets(packed: int, rules: int) -> tuple[int, int, int]:
     if left:
         may_stop = 2 - left >= rules >> MIN_TAKE_BACK_SHIFT
         return free | may_stop << STOP, 0, 0
-    empty = (GROUND_MASK | full_squares(occupied)) & ~occupied
+    empty = open_cells(occupied)
     if popcount(own) < SPHERES:
         return empty, free, empty & ~GROUND_MASK
     if rules & EMPTY_LOSES_FLAG:
@@ -327,7 +333,7 @@ def write_planes(packed: int, rules: int, seat: int, out: npt.NDArray[np.float32
     own = spheres_of(packed, seat)
     other = spheres_of(packed, 1 - seat)
     occupied = own | other
-    empty = (GROUND_MASK | full_squares(occupied)) & ~occupied
+    empty = open_cells(occupied)
     out[:] = np.float32(0)
     for cell in range(30):
         offset = _PLANE_OFFSET[cell]
@@ -373,7 +379,7 @@ def pick(key: int, count: int) -> int:
 
 @jit
 def random_action(packed: int, rules: int, key: int) -> int:
-    """A uniformly random legal action of a game that is not over."""
+    """A uniformly random legal action; -1 where there is none."""
     cells, sources, landings = legal_sets(packed, rules)
     index = pick(key, count_legal(packed, rules))
     in_cells = popcount(cells)
@@ -382,7 +388,7 @@ def random_action(packed: int, rules: int, key: int) -> int:
             cells &= cells - 1
         return lowest_bit(cells)
     index -= in_cells
-    while True:
+    while sources:
         source = lowest_bit(sources)
         ends = targets(source, landings)
         size = popcount(ends)
@@ -392,3 +398,4 @@ def random_action(packed: int, rules: int, key: int) -> int:
             return int(_RAISE_INDEX[source, lowest_bit(ends)])
         index -= size
         sources &= sources - 1
+    return -1

@@ -2,7 +2,7 @@
 
     cell      level 1-4, column a-d, row 1-4, counted within the level: 1a1 ... 1d4, 2a1 ... 4a1
     move      place 2b1, raise 1a3-2b1, taken back x1c2, "stop" ends the turn early
-    turn      a move and what it takes back: 2b1x1c2x1d4 (a stop is not written)
+    turn      a move and what it takes back: 2b1x1c2x1d4 (a stop is written only on its own)
     position  WW.BWWB.W.BB..../........./..../. b 0: the levels row by row, the side to move, the
               take-backs it has left
 
@@ -61,8 +61,10 @@ def action_name(action: int, taking_back: bool) -> str:
 
 
 def parse_turn(text: str) -> tuple[int | None, tuple[int, ...]]:
-    """A turn's placement or raise (None where it is already made) and the cells taken back."""
+    """A turn's placement or raise (None where it was made before) and the cells taken back."""
     move, *taken = text.strip().split("x")
+    if move == STOP_NAME and not taken:
+        return None, ()
     if not move and not taken:
         raise NotationError(
             "an empty text is no move: expected a placement '2b1' or a raise '1a3-2b1', "
@@ -126,11 +128,12 @@ def parse_layout(text: str) -> Layout:
     if take_backs not in ("0", "1", "2"):
         raise NotationError(f"{text!r}: take-backs left is {take_backs!r}, expected 0, 1 or 2")
     layout = Layout(white, black, SIDE_LETTERS.index(side), int(take_backs))
-    _check_support(text, white | black)
+    check_support(text, white | black)
     return layout
 
 
-def _check_support(text: str, occupied: int) -> None:
+def check_support(text: str, occupied: int) -> None:
+    """Refuse a board on which a sphere hangs in the air; `text` is for the error."""
     for cell, supports in enumerate(SUPPORTS):
         if occupied >> cell & 1 and occupied & supports != supports:
             missing = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import operator
 from typing import Any, Final, SupportsIndex, final
 
 import numpy as np
@@ -23,6 +22,8 @@ from pylos_env.geometry import (
     STOP,
     SUPPORTS,
 )
+from pylos_env.notation import STOP_NAME
+from pylos_env.options import check_action, check_whole
 from pylos_env.rules import Rules
 
 WHITE: Final = 0
@@ -55,7 +56,7 @@ class Position:
 
     def __init__(self, packed: int, rules: str | Rules = "advanced") -> None:
         """Wrap a packed position; refuses one that could not arise in a game."""
-        packed = operator.index(packed)
+        packed = check_whole(packed, "a packed position is an integer")
         rules = Rules.of(rules)
         if not 0 <= packed < 1 << 63 or packed >> kernel.TAKE_BACK_SHIFT > 2:
             raise NotationError(f"{packed} is no packed position: expected 63 bits, see kernel.py")
@@ -66,7 +67,7 @@ class Position:
             raise NotationError(f"{packed} holds two spheres at {cell}")
         side = packed >> kernel.SIDE_SHIFT & 1
         layout = notation.Layout(white, black, side, packed >> kernel.TAKE_BACK_SHIFT)
-        notation.parse_layout(notation.layout_text(layout))
+        notation.check_support(str(packed), white | black)
         _check_possible(layout, rules)
         _fill(self, packed, rules, rules.code)
 
@@ -135,7 +136,10 @@ class Position:
 
     def __getitem__(self, cell: int | str) -> str:
         """What stands on a cell, by number or by name: `W`, `B` or `.`."""
-        index = notation.parse_cell(cell) if isinstance(cell, str) else operator.index(cell)
+        if isinstance(cell, str):
+            index = notation.parse_cell(cell)
+        else:
+            index = check_whole(cell, "a cell is a number or a name")
         if not 0 <= index <= APEX:
             raise IndexError(f"cell {index} is off the board: expected 0-29")
         return "W" if self.white >> index & 1 else "B" if self.black >> index & 1 else "."
@@ -148,7 +152,11 @@ class Position:
         return actions
 
     def legal_moves(self) -> list[str]:
-        """The legal actions as text, in the order of `legal_actions`."""
+        """The legal actions as text, one by one, in the order of `legal_actions`.
+
+        `play` takes text as the whole rest of a turn: where this list has `1b2` and then `x1a1`,
+        `play("1b2x1a1")` makes both moves and stops.
+        """
         return [self.move_name(action) for action in self.legal_actions()]
 
     def action_mask(self) -> npt.NDArray[np.int8]:
@@ -159,10 +167,7 @@ class Position:
 
     def move_name(self, action: int) -> str:
         """The text of an action in this position (`x1c2` and `stop` while taking back)."""
-        action = operator.index(action)
-        if not 0 <= action < NUM_ACTIONS:
-            raise IllegalMoveError(f"action {action} does not exist: expected 0-{NUM_ACTIONS - 1}")
-        return notation.action_name(action, self.take_backs_left > 0)
+        return notation.action_name(check_action(action), self.take_backs_left > 0)
 
     def play(self, action: SupportsIndex | str) -> Position:
         """The position after an action number, or after the whole rest of a turn given as text."""
@@ -171,7 +176,8 @@ class Position:
             for step in self.parse_turn(action):
                 position = position.play(step)
             return position
-        action = operator.index(action)
+        if type(action) is not int:
+            action = check_whole(action, f"an action is an integer from 0 to {NUM_ACTIONS - 1}")
         # the range first: an integer beyond 64 bits would not reach the kernel
         packed = (
             kernel.play_checked(self.packed, self._code, action)
@@ -209,13 +215,13 @@ class Position:
         return actions
 
     def actions_text(self, actions: list[int]) -> str:
-        """The text of consecutive actions of one turn from here; a stop is not written."""
+        """The text of consecutive actions of one turn; a stop is written only on its own."""
         position, parts = self, []
         for action in actions:
             name = position.move_name(action)
-            parts.append("" if name == notation.STOP_NAME else name)
+            parts.append("" if name == STOP_NAME else name)
             position = position.play(action)
-        return "".join(parts)
+        return "".join(parts) or STOP_NAME
 
     def symmetric(self, index: int) -> Position:
         """The position under one of the board's eight symmetries (0 is the identity)."""

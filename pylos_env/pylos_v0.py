@@ -46,7 +46,7 @@ A game in progress survives `copy.deepcopy` and `pickle`. `clone()` gives an ind
 from __future__ import annotations
 
 import copy
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict, Unpack
 
 import gymnasium
 import numpy as np
@@ -59,11 +59,18 @@ from pettingzoo.utils import wrappers
 from pylos_env import kernel, render
 from pylos_env.errors import IllegalMoveError
 from pylos_env.observation import ObservationKind, Observer, mask_space
-from pylos_env.options import MAX_PLIES, check_action, check_draw_reward, check_max_plies, ply_limit
+from pylos_env.options import (
+    MAX_PLIES,
+    check_action,
+    check_draw_reward,
+    check_max_plies,
+    is_whole,
+    ply_limit,
+)
 from pylos_env.position import Position
 from pylos_env.rules import Rules, TakeBack
 
-__all__ = ["GameState", "env", "raw_env"]
+__all__ = ["Env", "GameState", "Options", "env", "raw_env"]
 
 RENDER_FPS: Final = 2
 AGENTS: Final = ("player_0", "player_1")
@@ -84,9 +91,20 @@ class GameState(NamedTuple):
     truncations: tuple[bool, ...]
 
 
-def env(**kwargs: Any) -> _Env:
+class Options(TypedDict, total=False):
+    """The arguments of `env` and `raw_env`."""
+
+    rules: str | Rules
+    take_back: TakeBack | None
+    observation: ObservationKind
+    max_plies: int | None
+    draw_reward: float
+    render_mode: str | None
+
+
+def env(**options: Unpack[Options]) -> Env:
     """`raw_env` in PettingZoo's standard wrappers."""
-    return _Env(raw_env(**kwargs))
+    return Env(raw_env(**options))
 
 
 class raw_env(AECEnv[str, Observation, int]):  # type: ignore[misc]
@@ -237,9 +255,7 @@ class raw_env(AECEnv[str, Observation, int]):  # type: ignore[misc]
                 f"this environment by {str(self.rules)!r}"
             )
         packed = Position(state.packed, self.rules).packed
-        names = {state.agent_selection, *state.agents}
-        if not names <= set(AGENTS) or len({len(column) for column in state[4:]}) != 1:
-            raise ValueError(f"not a state of this game: {state}")
+        _check_state(state, AGENTS[packed >> kernel.SIDE_SHIFT & 1])
         self._packed = packed
         self._plies = state.plies
         self._last_action = None
@@ -272,16 +288,22 @@ class raw_env(AECEnv[str, Observation, int]):  # type: ignore[misc]
         self.infos = {agent: {"action_mask": self._mask(agent)} for agent in self.agents}
 
 
-class _Env(wrappers.OrderEnforcingWrapper[str, Observation, int]):  # type: ignore[misc]
+class Env(wrappers.OrderEnforcingWrapper[str, Observation, int]):  # type: ignore[misc]
     """PettingZoo's standard stack, with saving and copying that its wrappers lack."""
 
     def __init__(self, env: raw_env) -> None:
         self._illegal = wrappers.TerminateIllegalWrapper(env, illegal_reward=-1)
         super().__init__(wrappers.AssertOutOfBoundsWrapper(self._illegal))
 
-    def clone(self) -> _Env:
+    def clone(self) -> Env:
         """An independent copy, wrappers included, with the game in progress."""
         return copy.deepcopy(self)
+
+    @property
+    def position(self) -> Position:
+        """The game as a `Position`, for search, display and notation."""
+        position: Position = self.env.position
+        return position
 
     def get_state(self) -> GameState:
         state: GameState = self.env.get_state()
@@ -298,3 +320,20 @@ class _Env(wrappers.OrderEnforcingWrapper[str, Observation, int]):  # type: igno
 
     def __str__(self) -> str:
         return str(self.env)
+
+
+def _check_state(state: GameState, on_turn: str) -> None:
+    """Refuse what no game of this environment saves; `on_turn` follows from the position."""
+    dead = [any(pair) for pair in zip(state.terminations, state.truncations, strict=False)]
+    numbers = (*state.rewards, *state.cumulative_rewards)
+    if (
+        not is_whole(state.plies)
+        or state.plies < 0
+        or state.agent_selection not in AGENTS
+        or state.agents not in (AGENTS, AGENTS[:1], AGENTS[1:], ())
+        or any(len(column) != len(state.agents) for column in state[5:])
+        or not all(isinstance(number, int | float) for number in numbers)
+        or any(dead) != all(dead)
+        or (not all(dead) and (state.agents != AGENTS or state.agent_selection != on_turn))
+    ):
+        raise ValueError(f"not a state of this game: {state}")

@@ -13,13 +13,16 @@ where it is not the empty board. A turn broken off between two take-backs ends i
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from pylos_env.errors import NotationError, PylosError
+from pylos_env.options import check_action
 from pylos_env.position import Outcome, Position
 from pylos_env.rules import Rules
 
@@ -40,18 +43,28 @@ class GameRecord:
 
     start: Position
     actions: tuple[int, ...] = ()
-    tags: dict[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         for name, value in self.tags.items():
-            if not re.fullmatch(r"\w+", name) or name in _RESERVED or "\n" in value:
+            if (
+                not isinstance(value, str)
+                or not re.fullmatch(r"\w+", name)
+                or name in _RESERVED
+                or len(value.splitlines()) > 1
+                or value.strip("\r\n") != value
+            ):
                 raise NotationError(
                     f"bad tag {name!r}: {value!r}: a name is letters and digits, not one of "
-                    f"{', '.join(_RESERVED)}; a value is one line"
+                    f"{', '.join(_RESERVED)}; a value is one line of text"
                 )
-        object.__setattr__(self, "actions", tuple(int(action) for action in self.actions))
+        object.__setattr__(self, "tags", MappingProxyType(dict(self.tags)))
+        object.__setattr__(self, "actions", tuple(check_action(action) for action in self.actions))
         for _ in self.positions():  # raises IllegalMoveError where the game breaks the rules
             pass
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GameRecord, (self.start, self.actions, dict(self.tags))
 
     def positions(self) -> Iterator[Position]:
         """Every position of the game, the start and the end included."""
@@ -110,8 +123,9 @@ class GameRecord:
 def parse_games(text: str) -> list[GameRecord]:
     """Read every game of a text; an error names the line."""
     games: list[GameRecord] = []
-    tags: dict[str, str] = {}
+    tags: dict[str, tuple[int, str]] = {}
     words: list[tuple[int, str]] = []
+    number = 0
     for number, line in enumerate(text.splitlines(), start=1):
         line = line.strip()
         if line.startswith("["):
@@ -122,7 +136,7 @@ def parse_games(text: str) -> list[GameRecord]:
                 raise NotationError(f'line {number}: {line!r} is no tag: expected [Name "value"]')
             if match[1] in tags:
                 raise NotationError(f"line {number}: the tag {match[1]!r} stands twice")
-            tags[match[1]] = re.sub(r"\\(.)", r"\1", match[2])
+            tags[match[1]] = number, re.sub(r"\\(.)", r"\1", match[2])
             continue
         for word in line.split():
             words.append((number, word))
@@ -130,14 +144,14 @@ def parse_games(text: str) -> list[GameRecord]:
                 games.append(_build(tags, words))
                 tags, words = {}, []
     if tags or words:
-        raise NotationError("the last game has no result: expected 1-0, 0-1 or * at its end")
+        raise NotationError(f"line {number}: the last game has no result: expected 1-0, 0-1 or *")
     return games
 
 
 def read_games(path: str | Path) -> list[GameRecord]:
     """Read every game of a file; an error names the file and the line."""
     try:
-        return parse_games(Path(path).read_text(encoding="utf-8"))
+        return parse_games(Path(path).read_text(encoding="utf-8-sig"))
     except PylosError as error:
         raise type(error)(f"{path}: {error}") from None
 
@@ -151,36 +165,48 @@ def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _build(tags: dict[str, str], words: list[tuple[int, str]]) -> GameRecord:
-    rules = Rules.of(tags.get("Rules", "advanced"))
-    start = Position.start(rules)
-    if "Position" in tags:
-        start = Position.parse(tags["Position"], rules)
+def _build(tags: dict[str, tuple[int, str]], words: list[tuple[int, str]]) -> GameRecord:
+    start = _start(tags)
     position = start
     actions: list[int] = []
     *moves, (last_line, result) = words
     for number, word in moves:
         if re.fullmatch(r"\d+\.|-", word):
             continue
-        try:
+        with _at_line(number):
             if word.endswith(UNFINISHED):
                 turn = _unfinished(position, word.removesuffix(UNFINISHED))
             else:
                 turn = position.parse_turn(word)
-        except PylosError as error:
-            raise type(error)(f"line {number}: {error}") from None
         for action in turn:
             position = position.play(action)
         actions += turn
-    record = GameRecord(
-        start, tuple(actions), {name: tags[name] for name in tags if name not in _RESERVED}
-    )
-    for where, given in (("the moves'", result), ("the tag", tags.get("Result", result))):
+    free = {name: value for name, (_, value) in tags.items() if name not in _RESERVED}
+    record = GameRecord(start, tuple(actions), free)
+    tag_line, tag = tags.get("Result", (last_line, result))
+    for number, given in ((last_line, result), (tag_line, tag)):
         if given != record.result:
             raise NotationError(
-                f"line {last_line}: {where} result is {given}, but the game stands {record.result}"
+                f"line {number}: the result is {given}, but the game stands {record.result}"
             )
     return record
+
+
+def _start(tags: dict[str, tuple[int, str]]) -> Position:
+    number, text = tags.get("Rules", (0, "advanced"))
+    with _at_line(number):
+        rules = Rules.of(text)
+    number, text = tags.get("Position", (0, ""))
+    with _at_line(number):
+        return Position.parse(text, rules) if text else Position.start(rules)
+
+
+@contextlib.contextmanager
+def _at_line(number: int) -> Iterator[None]:
+    try:
+        yield
+    except PylosError as error:
+        raise type(error)(f"line {number}: {error}") from None
 
 
 def _unfinished(position: Position, text: str) -> list[int]:

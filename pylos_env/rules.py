@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pylos_env.errors import NotationError
+from pylos_env.options import check_between
 
 TakeBack = Literal["choose", "greedy"]
 TAKE_BACK_MODES: Final[tuple[TakeBack, ...]] = ("choose", "greedy")
@@ -36,8 +37,8 @@ class Rules:
         for name in ("squares", "lines", "empty_reserve_loses"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"Rules.{name} must be a bool, got {getattr(self, name)!r}")
-        if not isinstance(self.min_take_back, int) or not 0 <= self.min_take_back <= 2:
-            raise ValueError(f"Rules.min_take_back must be 0, 1 or 2, got {self.min_take_back!r}")
+        least = check_between(self.min_take_back, 0, 2, "Rules.min_take_back")
+        object.__setattr__(self, "min_take_back", least)
         if self.take_back not in TAKE_BACK_MODES:
             raise ValueError(
                 f"unknown take_back {self.take_back!r}: expected one of {list(TAKE_BACK_MODES)}"
@@ -98,8 +99,10 @@ PRESETS: Final[dict[str, Rules]] = {
 
 def _parse(text: str) -> Rules:
     words = text.split()
+    if not words:
+        raise _unknown(text, text)
     base = Rules(squares=False, lines=False)
-    if words and words[0] in PRESETS:
+    if words[0] in PRESETS:
         base = PRESETS[words.pop(0)]
     for word in words:
         if word == "squares":
@@ -114,8 +117,6 @@ def _parse(text: str) -> Rules:
             base = dataclasses.replace(base, min_take_back=int(word[-1]))
         else:
             raise _unknown(text, word)
-    if not text.strip():
-        raise _unknown(text, text)
     return base
 
 

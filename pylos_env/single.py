@@ -31,7 +31,7 @@ when it returns (or the game is over). `action_masks()` is what sb3-contrib's Ma
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -39,7 +39,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from pylos_env import batch, kernel, render
-from pylos_env.agents import Agent
+from pylos_env.agents import AgentLike
 from pylos_env.agents import make as make_agent
 from pylos_env.observation import ObservationKind, Observer
 from pylos_env.options import (
@@ -57,6 +57,18 @@ from pylos_env.rules import Rules, TakeBack
 SEED_RANGE: Final = 1 << 62
 
 
+class _Game(NamedTuple):
+    """A game in progress. A step makes a new one, so that an error half-way changes nothing."""
+
+    position: Position
+    seat: int
+    seed: int  # of the stream that the opponent's chance comes from
+    draws: int  # keys taken from it
+    plies: int = 0
+    last_action: int | None = None
+    over: bool = False
+
+
 class PylosEnv(gymnasium.Env[npt.NDArray[np.float32], int]):
     """One seat of a game of Pylos."""
 
@@ -64,7 +76,7 @@ class PylosEnv(gymnasium.Env[npt.NDArray[np.float32], int]):
 
     def __init__(
         self,
-        opponent: str | Agent | Any = "random",
+        opponent: AgentLike = "random",
         seat: Seat = 0,
         rules: str | Rules = "advanced",
         take_back: TakeBack | None = None,
@@ -83,36 +95,43 @@ class PylosEnv(gymnasium.Env[npt.NDArray[np.float32], int]):
         self.observation_space = self._observer.space()  # type: ignore[assignment]
         self.action_space = spaces.Discrete(kernel.NUM_ACTIONS)  # type: ignore[assignment]
 
-        self.seat = 0 if seat == "random" else int(seat)
         self._ply_limit = ply_limit(self.max_plies)
-        self._seed: int | None = None
-        self._draws = 0
-        self._position: Position | None = None
-        self._plies = 0
-        self._last_action: int | None = None
-        self._over = False
+        self._rewards = batch.reward_table(self.draw_reward)
+        self._current: _Game | None = None
         self._window: render.Window | None = None
+
+    @property
+    def _game(self) -> _Game:
+        if self._current is None:
+            raise gymnasium.error.ResetNeeded("no game yet: call reset() first")
+        return self._current
 
     @property
     def position(self) -> Position:
         """The game as a `Position`."""
-        if self._position is None:
-            raise gymnasium.error.ResetNeeded("no game yet: call reset() first")
-        return self._position
+        return self._game.position
+
+    @property
+    def seat(self) -> int:
+        """The learner's seat in this game."""
+        return self._game.seat
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
         """Begin a new game; the opponent has already moved where it moves first."""
         super().reset(seed=seed)
-        if seed is not None or self._seed is None:
-            self._seed = int(self.np_random.integers(SEED_RANGE))
-            self._draws = 0
+        if seed is None and self._current is not None:
+            stream, draws = self._current.seed, self._current.draws
+        else:
+            stream, draws = int(self.np_random.integers(SEED_RANGE)), 0
         if self.seat_option == "random":
-            self.seat = kernel.pick(self._next_key(), 2)
+            draws += 1
+            seat = kernel.pick(kernel.draw(stream, draws), 2)
+        else:
+            seat = self.seat_option
         start = Position.start(self.rules)
-        self._position, self._plies, self._last_action = self._answer(start, 0, None)
-        self._over = False
+        self._current = self._answer(_Game(start, seat, stream, draws))
         if self.render_mode == "human":
             self.render()
         return self._observe(), self._info(illegal=False)
@@ -120,30 +139,32 @@ class PylosEnv(gymnasium.Env[npt.NDArray[np.float32], int]):
     def step(
         self, action: int
     ) -> tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        if self._over or self._position is None:
+        """Play the learner's action, then the opponent's answer."""
+        game = self._game
+        if game.over:
             raise gymnasium.error.ResetNeeded("the game is over: call reset() before step()")
         action = check_action(action)
-        if not kernel.is_legal(self._position.packed, self.rules.code, action):
-            self._over = True
-            return self._observe(), -1.0, True, False, self._info(illegal=True)
-
-        position, plies, last_action = self._answer(
-            self._position.play(action), self._plies + 1, action
-        )
-        self._position, self._plies, self._last_action = position, plies, last_action
-        status = batch.status_of(
-            position.packed, self.rules.code, self.seat, plies, self._ply_limit
-        )
-        self._over = status != batch.ONGOING
-        reward = {batch.WON: 1.0, batch.LOST: -1.0, batch.TRUNCATED: self.draw_reward}
+        code = self.rules.code
+        if kernel.is_legal(game.position.packed, code, action):
+            game = self._answer(
+                game._replace(
+                    position=game.position.play(action), plies=game.plies + 1, last_action=action
+                )
+            )
+            status = batch.status_of(
+                game.position.packed, code, game.seat, game.plies, self._ply_limit
+            )
+        else:
+            status = batch.ILLEGAL
+        self._current = game._replace(over=status != batch.ONGOING)
         if self.render_mode == "human":
             self.render()
         return (
             self._observe(),
-            reward.get(status, 0.0),
-            status in (batch.WON, batch.LOST),
+            float(self._rewards[status]),
+            bool(batch.TERMINATED[status]),
             status == batch.TRUNCATED,
-            self._info(illegal=False),
+            self._info(illegal=status == batch.ILLEGAL),
         )
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
@@ -153,7 +174,7 @@ class PylosEnv(gymnasium.Env[npt.NDArray[np.float32], int]):
     def render(self) -> npt.NDArray[np.uint8] | str | None:
         if self._window is None and self.render_mode == "human":
             self._window = render.Window(fps=self.metadata["render_fps"])
-        return render.show(self.position, self.render_mode, self._window, self._last_action)
+        return render.show(self.position, self.render_mode, self._window, self._game.last_action)
 
     def close(self) -> None:
         if self._window is not None:
@@ -165,22 +186,17 @@ class PylosEnv(gymnasium.Env[npt.NDArray[np.float32], int]):
 
     # Inside
 
-    def _answer(
-        self, position: Position, plies: int, last_action: int | None
-    ) -> tuple[Position, int, int | None]:
+    def _answer(self, game: _Game) -> _Game:
         """Let the opponent play until the learner is on turn or the game is over."""
-        while position.side != self.seat and plies < self._ply_limit:
+        position, _, stream, draws, plies, last_action, _ = game
+        while position.side != game.seat and plies < self._ply_limit:
             if kernel.is_over(position.packed, self.rules.code):
                 break
-            last_action = self.opponent.act(position, self._next_key())
+            draws += 1
+            last_action = self.opponent.act(position, kernel.draw(stream, draws))
             position = position.play(last_action)
             plies += 1
-        return position, plies, last_action
-
-    def _next_key(self) -> int:
-        assert self._seed is not None
-        self._draws += 1
-        return kernel.draw(self._seed, self._draws)
+        return game._replace(position=position, draws=draws, plies=plies, last_action=last_action)
 
     def _observe(self) -> npt.NDArray[np.float32]:
         return self._observer.observe(self.position.packed, self.seat)

@@ -31,6 +31,7 @@ from pylos_env.kernel import (
 )
 from pylos_env.notation import STOP_NAME
 from pylos_env.observation import Observer
+from pylos_env.options import check_count, check_seed
 from pylos_env.position import Position
 from pylos_env.record import GameRecord
 from pylos_env.rules import Rules
@@ -40,7 +41,7 @@ MAX_TURNS: Final = 4096
 
 def perft(position: Position, depth: int, whole_turns: bool = False) -> int:
     """Number of move sequences of length `depth`."""
-    _check_depth(depth)
+    depth = check_count("depth", depth, least=0)
     if depth == 0:
         return 1
     stack = np.empty((depth + 2, MAX_TURNS), dtype=np.int64)
@@ -49,7 +50,7 @@ def perft(position: Position, depth: int, whole_turns: bool = False) -> int:
 
 def divide(position: Position, depth: int, whole_turns: bool = False) -> dict[str, int]:
     """`perft` split by the first move: where two programs differ, this shows under which move."""
-    _check_depth(depth)
+    depth = check_count("depth", depth, least=0)
     if depth == 0:
         return {}
     if not whole_turns:
@@ -77,6 +78,7 @@ def random_game(
 ) -> GameRecord:
     """A game of uniformly random actions; the same seed gives the same game everywhere."""
     rules = Rules.of(rules)
+    seed = check_seed(seed)
     actions: list[int] = []
     packed = kernel.START
     while len(actions) < max_plies and not is_over(packed, rules.code):
@@ -108,11 +110,6 @@ def playthrough(game: GameRecord) -> str:
         if action is not None:
             lines.append(f"action: {action} {position.move_name(action)}")
     return "\n".join(lines) + "\n"
-
-
-def _check_depth(depth: int) -> None:
-    if not isinstance(depth, int) or depth < 0:
-        raise ValueError(f"depth must be a whole number from 0 up, got {depth!r}")
 
 
 def _turns(position: Position) -> Iterator[list[int]]:
@@ -148,7 +145,7 @@ def _perft(
         if left == 2 and not whole_turns:
             total += count_legal(position, rules)
             continue
-        count = write_next(position, rules, whole_turns, stack[left - 1], stack[0])
+        count = _write_next(position, rules, whole_turns, stack[left - 1], stack[0])
         if left == 2:
             total += count
         else:
@@ -158,7 +155,7 @@ def _perft(
 
 
 @jit
-def write_next(
+def _write_next(
     packed: int,
     rules: int,
     whole_turns: bool,

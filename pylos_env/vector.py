@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from pylos_env import batch, kernel, render
-from pylos_env.agents import Agent
+from pylos_env.agents import AgentLike
 from pylos_env.agents import make as make_agent
 from pylos_env.errors import IllegalMoveError
 from pylos_env.observation import ObservationKind, Observer
@@ -37,8 +37,6 @@ from pylos_env.single import SEED_RANGE
 
 __all__ = ["PylosVectorEnv", "SelfPlayBatch", "SelfPlayVectorEnv"]
 
-_TERMINATED: Final = np.array([False, True, True, False, True])  # [status]
-
 
 class PylosVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[Any]]):
     """`gymnasium.make_vec("pylos_env/Pylos-v0", num_envs=...)`: N games, one seat each, compiled.
@@ -50,7 +48,7 @@ class PylosVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.int64], n
     def __init__(
         self,
         num_envs: int = 1,
-        opponent: str | Agent | Any = "random",
+        opponent: AgentLike = "random",
         seat: Seat = 0,
         rules: str | Rules = "advanced",
         take_back: TakeBack | None = None,
@@ -79,14 +77,13 @@ class PylosVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.int64], n
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
-        self._rewards = np.array([0.0, 1.0, -1.0, self.draw_reward, -1.0])  # [status]
+        self._rewards = batch.reward_table(self.draw_reward)
         self._packed = np.zeros(self.num_envs, dtype=np.int64)
         self._plies = np.zeros(self.num_envs, dtype=np.int64)
         self._status = np.full(self.num_envs, batch.ONGOING, dtype=np.int8)
-        self._seats = np.full(self.num_envs, 0 if seat == "random" else seat, dtype=np.int8)
+        self._seats = np.zeros(self.num_envs, dtype=np.int8)
         self._seeds = np.full(self.num_envs, -1, dtype=np.int64)
         self._draws = np.zeros(self.num_envs, dtype=np.int64)
-        self._has_reset = False
 
     @property
     def positions(self) -> tuple[Position, ...]:
@@ -110,7 +107,6 @@ class PylosVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.int64], n
                     self._seeds[game] = generator.integers(SEED_RANGE)
                     self._draws[game] = 0
             self._begin(games)
-        self._has_reset = True
         observation, masks = self._views()
         chosen = np.zeros(self.num_envs, dtype=np.bool_)
         chosen[games] = True
@@ -118,7 +114,7 @@ class PylosVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.int64], n
         return observation, self._infos(masks, np.zeros_like(chosen), chosen)
 
     def step(
-        self, actions: npt.NDArray[np.int64]
+        self, actions: npt.ArrayLike
     ) -> tuple[
         npt.NDArray[np.float32],
         npt.NDArray[np.float64],
@@ -129,10 +125,13 @@ class PylosVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.int64], n
         actions = check_actions(actions, self.num_envs)
         check_action_range(actions)
         over = self._status != batch.ONGOING
-        if not self._has_reset or (over.any() and self.autoreset_mode == AutoresetMode.DISABLED):
+        waiting = self._seeds < 0
+        if self.autoreset_mode == AutoresetMode.DISABLED:
+            waiting |= over
+        if waiting.any():
             raise gymnasium.error.ResetNeeded(
-                f"games {np.flatnonzero(over).tolist()} are over or not begun: call reset(), "
-                "with options={'reset_mask': ...} to begin only some anew"
+                f"games {np.flatnonzero(waiting).tolist()} are over or not begun: call reset(), "
+                "with options={'reset_mask': ...} to begin only some"
             )
         everyone = np.ones(self.num_envs, dtype=np.bool_)
         infos: dict[str, Any] = {}
@@ -144,7 +143,7 @@ class PylosVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.int64], n
             self._begin(np.flatnonzero(over))
             illegal &= ~over
             rewards = self._rewards[self._status]
-            terminated = _TERMINATED[self._status]
+            terminated = batch.TERMINATED[self._status]
             truncated = self._status == batch.TRUNCATED
             ended = terminated | truncated
             if self.autoreset_mode == AutoresetMode.SAME_STEP and ended.any():
@@ -177,7 +176,9 @@ class PylosVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.int64], n
         self._packed[games] = kernel.START
         self._plies[games] = 0
         self._status[games] = batch.ONGOING
-        if self.seat_option == "random":
+        if self.seat_option != "random":
+            self._seats[games] = self.seat_option
+        else:
             batch.draw_seats(games, self._seats, self._seeds, self._draws)
         self._answer(games)
         self._status[games] = batch.ONGOING
@@ -212,7 +213,9 @@ class PylosVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.int64], n
                 return
             games = pending[:count].copy()
             positions = self._packed[games]
-            actions = self.opponent.act_batch(positions, self.rules, keys[:count])
+            actions = check_actions(
+                self.opponent.act_batch(positions, self.rules, keys[:count]), count
+            )
             self._play(games, actions)
             illegal = np.flatnonzero(self._status[games] == batch.ILLEGAL)
             if illegal.size:

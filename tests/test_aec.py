@@ -359,8 +359,21 @@ def test_a_state_of_other_rules_is_refused() -> None:
     bad = env.get_state()._replace(packed=1 << 20)
     with pytest.raises(ValueError, match="floats"):
         env.set_state(bad)
-    with pytest.raises(ValueError, match="not a state"):
-        env.set_state(env.get_state()._replace(agents=("player_7",)))
+    state = env.get_state()
+    for change in (
+        {"agents": ("player_7",)},
+        {"agents": ("player_0", "player_0")},
+        {"agents": ("player_0",)},
+        {"agent_selection": "player_1"},
+        {"plies": -5},
+        {"plies": "x"},
+        {"rewards": ("a", "b")},
+        {"terminations": (True, False)},
+        {"truncations": (False,)},
+    ):
+        with pytest.raises(ValueError, match="not a state"):
+            env.set_state(state._replace(**change))
+        assert env.get_state() == state
     assert len(play_out(env, seed=1)) > 20
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -134,7 +136,7 @@ def test_formations_are_completed_and_blocked(name: str) -> None:
 
 def test_threats_are_the_cells_that_complete_a_formation() -> None:
     position = Position.parse("WW..W....B..B.B./........./..../. w 0")
-    own, cells = position.white, features.open_cells(position.white | position.black)
+    own, cells = position.white, kernel.open_cells(position.white | position.black)
     found = features.threats(own, cells, position.rules.code)
     brute = [
         cell
@@ -150,8 +152,8 @@ def test_threats_are_the_cells_that_complete_a_formation() -> None:
         ("human", "random, rule_based, alphabeta:<depth>"),
         ("alphabeta", "alphabeta:4"),
         ("alphabeta:x", "alphabeta:4"),
-        ("alphabeta:0", "1 to"),
-        ("alphabeta:99", "1 to"),
+        ("alphabeta:0", "from 1 to"),
+        ("alphabeta:99", "from 1 to"),
         ("random:3", "random, rule_based"),
         ("", "random, rule_based"),
     ],
@@ -183,3 +185,59 @@ def test_an_agent_may_give_a_distribution_only() -> None:
     assert set(counts) == {3, 7}
     assert 240 < counts.count(7) < 360
     assert agents.make(agent) is agent
+
+
+OVER = Position.parse("WWWWWBWWWWBBBBBB/WWWWWBBBB/WBBB/. w 0")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_action_is_given_for_a_game_that_is_over(name: str) -> None:
+    with pytest.raises(PylosError, match="the game is over, black wins"):
+        agents.make(name).act(OVER)
+    assert kernel.random_action(OVER.packed, OVER.rules.code, 5) == -1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_key_from_zero_up_will_do(name: str) -> None:
+    agent = agents.make(name)
+    for key in (0, 2**63 - 1, 2**63, 2**70 + 3, np.int64(9)):
+        assert agent.act(Position.start(), key) in range(16)  # type: ignore[arg-type]
+    for bad in (-1, 1.5, float("nan"), "key"):
+        with pytest.raises(ValueError, match="whole number from 0 up"):
+            agent.act(Position.start(), bad)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="whole number from 0 up"):
+            agents.make(name, seed=bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [np.zeros(303), np.full(303, np.nan), np.full(303, -1.0), np.ones(5), np.full(303, np.inf)],
+)
+def test_a_policy_that_is_no_distribution_is_refused(shares: np.ndarray) -> None:
+    class Odd(agents.Agent):
+        def policy(self, position: Position) -> np.ndarray:
+            return shares
+
+    with pytest.raises(PylosError, match="a policy is 303 shares"):
+        Odd().act(Position.start())
+
+
+def test_the_last_key_still_picks_a_possible_action() -> None:
+    class Sure(agents.Agent):
+        def policy(self, position: Position) -> np.ndarray:
+            return np.eye(303)[3]
+
+    assert Sure().act(Position.start(), key=2**63 - 1) == 3
+
+
+def test_a_class_is_no_agent() -> None:
+    with pytest.raises(TypeError, match="got the class"):
+        agents.make(agents.RandomAgent)
+
+
+def test_a_pickled_searcher_leaves_its_table_behind() -> None:
+    agent = agents.make("alphabeta:4", seed=3)
+    agent.act(Position.start())
+    data = pickle.dumps(agent)
+    assert len(data) < 10_000
+    assert pickle.loads(data).act(Position.start(), key=5) == agent.act(Position.start(), key=5)

@@ -91,6 +91,15 @@ def test_the_sphere_just_played_may_be_taken_back() -> None:
     assert str(Position.parse(CORNER).play("1b2x1b2")) == CORNER.replace("w 0", "b 0")
 
 
+def test_every_listed_move_can_be_typed() -> None:
+    position = Position.parse(CORNER).play(action("1b2"))
+    assert position.legal_moves() == ["x1a1", "x1b1", "x1a2", "x1b2", "stop"]
+    assert position.play("stop") == position.play(29)
+    assert position.play("x1a1") == position.play(0).play(29), "text is the whole rest of a turn"
+    with pytest.raises(IllegalMoveError, match="nothing may be taken back"):
+        Position.parse(CORNER).play("stop")
+
+
 def test_the_turn_ends_by_itself_after_two() -> None:
     position = Position.parse(CORNER).play(action("1b2"))
     position = position.play(0)
@@ -247,6 +256,14 @@ def test_it_is_equal_hashable_and_survives_copies() -> None:
     assert eval(repr(position).replace("Position(", "Position.parse(")) == position
 
 
+def test_numpy_integers_serve_everywhere_and_bools_nowhere() -> None:
+    assert Position.start().play(np.int16(3)) == Position.start().play(3)
+    assert Position(np.int64(0)) == Position.start()
+    assert Rules(min_take_back=np.int64(1)) == Rules(min_take_back=1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="an action is an integer"):
+        Position.start().play(True)
+
+
 def test_masks_are_fresh_arrays() -> None:
     position = Position.start()
     mask = position.action_mask()
@@ -276,7 +293,14 @@ def test_unknown_rules_list_the_right_ones(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"min_take_back": 3}, {"squares": 1}, {"take_back": "auto"}, {"lines": None}]
+    "options",
+    [
+        {"min_take_back": 3},
+        {"min_take_back": True},
+        {"squares": 1},
+        {"take_back": "auto"},
+        {"lines": None},
+    ],
 )
 def test_bad_rules_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError)):

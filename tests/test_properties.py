@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pylos_env import GameRecord, Outcome, Position, Rules, kernel
@@ -105,7 +105,6 @@ def test_an_ended_game_is_won_by_exactly_one_side(game: GameRecord) -> None:
         assert end.outcome is (Outcome.WHITE_WINS if winner == 0 else Outcome.BLACK_WINS)
 
 
-@settings(deadline=None)
 @given(games(chosen), st.integers(0, 7))
 def test_symmetries_commute_with_legal_actions_and_with_play(game: GameRecord, index: int) -> None:
     image = ACTION_SYMMETRIES[index]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -71,15 +72,16 @@ def test_a_finished_game_has_its_winner() -> None:
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("1. 1a1", NotationError, "no result"),
+        ("1. 1a1", NotationError, "line 1: .*no result"),
         ("1. 1a1 1a1 *", IllegalMoveError, "line 1: .*the cell is taken"),
         ("1. 1a1\n9z9 *", NotationError, "line 2: .*no cell"),
-        ("1. 1a1 1-0", NotationError, "result is 1-0, but the game stands"),
-        ('[Result "0-1"]\n1. 1a1 *', NotationError, "tag result is 0-1"),
-        ('[Rules "expert"]\n1. 1a1 *', NotationError, "expert"),
+        ("1. 1a1 1-0", NotationError, "line 1: the result is 1-0, but the game stands"),
+        ('[Result "0-1"]\n1. 1a1 *', NotationError, "line 1: the result is 0-1"),
+        ('[Rules "expert"]\n1. 1a1 *', NotationError, "line 1: .*expert"),
         ('[Rules "mature"\n1. 1a1 *', NotationError, "line 1: .*is no tag"),
         ('[White "a"]\n[White "b"]\n*', NotationError, "line 2: .*stands twice"),
         ('1. 1a1\n[White "a"]\n*', NotationError, "line 2: a tag before"),
+        ('[White "a"]\n[Position "x"]\n*', NotationError, "line 2: .*three fields"),
         ("1. 1a1... *", NotationError, "not the beginning of a legal turn"),
     ],
 )
@@ -107,3 +109,36 @@ def test_an_illegal_game_cannot_be_made() -> None:
         GameRecord(Position.start(), (), {"Rules": "mature"})
     with pytest.raises(NotationError, match="bad tag"):
         GameRecord(Position.start(), (), {"White": "two\nlines"})
+
+
+def test_a_stop_on_its_own_is_written() -> None:
+    start = Position.parse("WW..WW..BBB...../........./..../. w 2")
+    for actions in ((29,), (29, 3), (0, 29, 3)):
+        game = GameRecord(start, actions)
+        assert GameRecord.parse(str(game)) == game
+
+
+@pytest.mark.parametrize("value", ["a\rb", "a\x0cb", "a\x85b", "a\u2028b", "a\n", 3])
+def test_a_tag_is_one_line_of_text(value: object) -> None:
+    with pytest.raises(NotationError, match="bad tag"):
+        GameRecord(Position.start(), (), {"White": value})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("action", [3.7, "3", True])
+def test_actions_are_never_rounded(action: object) -> None:
+    with pytest.raises(TypeError, match="an action is an integer"):
+        GameRecord(Position.start(), (action,))  # type: ignore[arg-type]
+
+
+def test_a_record_is_a_value() -> None:
+    game = GameRecord.parse(SQUARE)
+    assert pickle.loads(pickle.dumps(game)) == game
+    assert hash(game) == hash(GameRecord.parse(SQUARE))
+    with pytest.raises(TypeError):
+        game.tags["White"] = "Bob"  # type: ignore[index]
+
+
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "bom.pylos"
+    path.write_text('[White "Ada"]\n1. 1a1 *', encoding="utf-8-sig")
+    assert read_games(path)[0].tags == {"White": "Ada"}

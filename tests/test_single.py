@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 import warnings
@@ -206,3 +207,70 @@ def test_the_wheel_of_arguments_reaches_the_environment_through_make() -> None:
     env.reset(seed=1)
     assert str(env.unwrapped.rules) == "mature greedy"
     assert env.observation_space.shape == (32,)
+
+
+class Failing(agents.Agent):
+    """Plays at random until it is told to fail."""
+
+    fails = False
+
+    def act(self, position: Position, key: int | None = None) -> int:
+        if self.fails:
+            raise RuntimeError("out of order")
+        return agents.make("random").act(position, key)
+
+
+def test_an_opponent_that_fails_changes_nothing() -> None:
+    opponent = Failing()
+    env, twin = PylosEnv(opponent=opponent, seat=1), PylosEnv(seat=1)
+    env.reset(seed=5)
+    twin.reset(seed=5)
+    for _ in range(4):
+        action = env.position.legal_actions()[-1]
+        opponent.fails = True
+        with pytest.raises(RuntimeError):
+            env.step(action)
+        with pytest.raises(RuntimeError):
+            env.reset()
+        with pytest.raises(RuntimeError):
+            env.reset(seed=9)
+        opponent.fails = False
+        env.step(action)
+        twin.step(action)
+        assert env.position == twin.position
+    env.reset()
+    twin.reset()
+    assert env.position == twin.position, "not even its chance has moved on"
+
+
+def test_a_failed_reset_keeps_the_seat_of_the_game() -> None:
+    opponent = Failing()
+    env = PylosEnv(opponent=opponent, seat="random")
+    for seed in range(10):
+        env.reset(seed=1)
+        seat = env.seat
+        opponent.fails = True
+        with contextlib.suppress(RuntimeError):
+            env.reset(seed=seed)
+            seat = env.seat  # the learner moved first: nothing failed
+        opponent.fails = False
+        assert (env.seat, env.position.side) == (seat, seat)
+
+
+def test_a_bool_is_no_action() -> None:
+    env = PylosEnv()
+    env.reset(seed=1)
+    with pytest.raises(TypeError, match="an action is an integer"):
+        env.step(True)
+
+
+@pytest.mark.parametrize("value", [10**400, "1", None, True])
+def test_a_draw_reward_must_be_a_number(value: Any) -> None:
+    with pytest.raises(ValueError, match="draw_reward"):
+        PylosEnv(draw_reward=value)
+
+
+def test_a_huge_ply_limit_is_no_limit() -> None:
+    env = PylosEnv(max_plies=2**70)
+    env.reset(seed=1)
+    env.step(0)

@@ -11,7 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from pylos_env import IllegalMoveError, Position
+from pylos_env import IllegalMoveError, Position, agents
 from pylos_env.single import PylosEnv
 from pylos_env.vector import PylosVectorEnv
 
@@ -159,7 +159,7 @@ def test_a_bad_option_says_what_is_expected(options: dict[str, Any], message: st
         PylosVectorEnv(**options)
 
 
-@pytest.mark.parametrize("seed", [[1, 2], "ab", -1])
+@pytest.mark.parametrize("seed", [[1, 2], "ab", -1, float("nan"), [1, float("nan"), 2]])
 def test_bad_seeds_are_refused(seed: Any) -> None:
     env = PylosVectorEnv(3)
     with pytest.raises((ValueError, TypeError, gymnasium.error.Error)):
@@ -203,3 +203,41 @@ def test_render_gives_one_picture_a_game() -> None:
     assert len(frames) == 2
     assert all(isinstance(frame, str) for frame in frames)
     env.close()
+
+
+def test_a_game_that_was_never_begun_cannot_be_stepped() -> None:
+    env = PylosVectorEnv(3, seat=1)
+    env.reset(seed=1, options={"reset_mask": np.array([True, False, True])})
+    with pytest.raises(gymnasium.error.ResetNeeded, match=r"games \[1\]"):
+        env.step([0, 0, 0])
+    env.reset(options={"reset_mask": np.array([False, True, False])})
+    env.step([position.legal_actions()[0] for position in env.positions])
+
+
+@pytest.mark.parametrize("answer", [10**30, 303, -1, 2.5, True, None])
+def test_an_opponents_nonsense_is_refused_and_undoes_the_step(answer: Any) -> None:
+    env = PylosVectorEnv(2, opponent=lambda position: answer)
+    env.reset(seed=1)
+    with pytest.raises((TypeError, IllegalMoveError)):
+        env.step([0, 1])
+    assert env.positions == (Position.start(),) * 2
+
+
+def test_an_opponent_must_answer_every_game() -> None:
+    class Lazy(agents.Agent):
+        def act(self, position: Position, key: int | None = None) -> int:
+            return 0
+
+        def act_batch(self, packed: Any, rules: Any, keys: Any) -> Any:
+            return np.zeros(1, dtype=np.int64)
+
+    env = PylosVectorEnv(3, opponent=Lazy())
+    env.reset(seed=1)
+    with pytest.raises(TypeError, match="expected 3 integer actions"):
+        env.step([1, 2, 3])
+
+
+def test_a_huge_ply_limit_is_no_limit() -> None:
+    env = PylosVectorEnv(2, max_plies=2**70)
+    env.reset(seed=1)
+    env.step([0, 1])

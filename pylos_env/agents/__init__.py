@@ -9,17 +9,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from pylos_env.agents.alphabeta import AlphaBetaAgent
-from pylos_env.agents.base import Agent, FunctionAgent
+from pylos_env.agents.base import Agent, AgentLike, FunctionAgent
 from pylos_env.agents.random import RandomAgent
 from pylos_env.agents.rule_based import RuleBasedAgent
 from pylos_env.errors import PylosError
 
 __all__ = [
     "Agent",
+    "AgentLike",
     "AlphaBetaAgent",
     "FunctionAgent",
     "RandomAgent",
@@ -34,10 +32,12 @@ def names() -> list[str]:
     return ["random", "rule_based", "alphabeta:<depth>"]
 
 
-def make(agent: str | Agent | Callable[..., Any], seed: int | None = None) -> Agent:
+def make(agent: AgentLike, seed: int | None = None) -> Agent:
     """The agent of a name; a function `position -> action` is wrapped; an Agent stays itself."""
     if isinstance(agent, Agent):
         return agent
+    if isinstance(agent, type):
+        raise TypeError(f"an agent is a name, an Agent or a function, got the class {agent!r}")
     if callable(agent):
         return FunctionAgent(agent, seed)
     if not isinstance(agent, str):

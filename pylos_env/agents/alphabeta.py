@@ -17,19 +17,20 @@ A won game counts 10,000 and the turns still to search, so that faster wins are 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from pylos_env._jit import jit, popcount
 from pylos_env.agents.base import CompiledAgent
-from pylos_env.agents.features import open_cells, threats
+from pylos_env.agents.features import threats
 from pylos_env.kernel import (
     MAX_LEGAL,
     covered,
     draw,
     is_over,
+    open_cells,
     pick,
     play,
     side_of,
@@ -37,6 +38,7 @@ from pylos_env.kernel import (
     take_backs_left,
     write_legal,
 )
+from pylos_env.options import check_between
 from pylos_env.position import Position
 
 WIN: Final = 10_000
@@ -63,17 +65,25 @@ NUM_FRAMES: Final = 3 * MAX_DEPTH + 1
 
 
 class AlphaBetaAgent(CompiledAgent):
-    """Looks `depth` whole turns ahead."""
+    """Looks `depth` whole turns ahead. Its table is not shared between threads: one agent each."""
 
     def __init__(self, depth: int, seed: int | None = None) -> None:
         super().__init__(seed)
-        if not isinstance(depth, int) or not 1 <= depth <= MAX_DEPTH:
-            raise ValueError(f"alphabeta looks 1 to {MAX_DEPTH} turns ahead, got {depth!r}")
-        self.depth = depth
-        self.name = f"alphabeta:{depth}"
+        self.depth = check_between(depth, 1, MAX_DEPTH, "the depth of alphabeta")
+        self.name = f"alphabeta:{self.depth}"
+        self._clear_table()
+
+    def _clear_table(self) -> None:
         # a search fills the table in proportion to its depth; more room only costs cache misses
-        self._table = np.zeros((1 << min(10 + 2 * depth, 20), TABLE_COLUMNS), dtype=np.int64)
+        self._table = np.zeros((1 << min(10 + 2 * self.depth, 20), TABLE_COLUMNS), dtype=np.int64)
         self._searches = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_table": None}  # megabytes that the next search fills anew
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._clear_table()
 
     def _write_actions(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pylos_env import kernel
+from pylos_env.errors import PylosError
+from pylos_env.options import check_action, check_seed
 from pylos_env.position import Position
 from pylos_env.rules import Rules
+
+
+def check_ongoing(position: Position) -> None:
+    if kernel.is_over(position.packed, position.rules.code):
+        raise PylosError(f"the game is over, {position.outcome.value}, in {position}")
 
 
 class Agent:
@@ -35,23 +41,34 @@ class Agent:
 
     def seed(self, seed: int | None = None) -> None:
         """Restart the agent's own stream of keys; None takes a seed from the system."""
-        if seed is None:
-            seed = secrets.randbits(62)
-        self._seed = operator.index(seed) & (1 << 63) - 1
+        self._seed = secrets.randbits(62) if seed is None else check_seed(seed)
         self._count = 0
 
-    def next_key(self) -> int:
+    def _key(self, key: int | None) -> int:
+        """The given key, or the next of the agent's own."""
+        if key is not None:
+            return check_seed(key)
         self._count += 1
         return kernel.draw(self._seed, self._count)
 
     def act(self, position: Position, key: int | None = None) -> int:
         """A legal action for the side to move; the game must not be over."""
-        policy = self.policy(position)
-        share = (self.next_key() if key is None else key) / (1 << 63) * policy.sum()
-        return int(min(np.searchsorted(policy.cumsum(), share, side="right"), policy.size - 1))
+        check_ongoing(position)
+        policy = np.asarray(self.policy(position), dtype=np.float64)
+        if (
+            policy.shape != (kernel.NUM_ACTIONS,)
+            or not np.isfinite(policy).all()
+            or policy.min() < 0
+            or not policy.any()
+        ):
+            raise PylosError(f"{self.name}: a policy is {kernel.NUM_ACTIONS} shares, not all zero")
+        share = self._key(key) / (1 << 63) * policy.sum()
+        last = int(np.flatnonzero(policy)[-1])  # for a share that rounding pushes past the end
+        return min(int(np.searchsorted(policy.cumsum(), share, side="right")), last)
 
     def policy(self, position: Position) -> npt.NDArray[np.float64]:
         """A distribution over the 303 actions, zero for the illegal ones."""
+        check_ongoing(position)
         policy = np.zeros(kernel.NUM_ACTIONS)
         policy[self.act(position, key=0)] = 1
         return policy
@@ -72,12 +89,16 @@ class Agent:
         return f"<{type(self).__name__} {self.name}>"
 
 
+AgentLike = str | Agent | Callable[[Position], int]
+"""What serves as an agent: a name, an agent, or a function from a position to an action."""
+
+
 class CompiledAgent(Agent):
     """An agent whose choices come from a kernel over many positions."""
 
     def act(self, position: Position, key: int | None = None) -> int:
-        key = self.next_key() if key is None else key
-        packed, keys = np.array([position.packed]), np.array([key])
+        check_ongoing(position)
+        packed, keys = np.array([position.packed]), np.array([self._key(key)])
         return int(self.act_batch(packed, position.rules, keys)[0])
 
     def act_batch(
@@ -107,4 +128,4 @@ class FunctionAgent(Agent):
         self._function = function
 
     def act(self, position: Position, key: int | None = None) -> int:
-        return operator.index(self._function(position))
+        return check_action(self._function(position))

@@ -8,16 +8,10 @@ import numpy as np
 
 from pylos_env import geometry
 from pylos_env._jit import jit
-from pylos_env.kernel import GROUND_MASK, LINES_FLAG, SQUARES_FLAG, full_squares
+from pylos_env.kernel import LINES_FLAG, SQUARES_FLAG
 
 _SQUARES: Final = np.array(geometry.SQUARE_MASKS, dtype=np.int64)
 _LINES: Final = np.array(geometry.LINE_MASKS, dtype=np.int64)
-
-
-@jit
-def open_cells(occupied: int) -> int:
-    """Mask of the empty cells on which a sphere can stand."""
-    return (GROUND_MASK | full_squares(occupied)) & ~occupied
 
 
 @jit

@@ -6,7 +6,8 @@ Every legal action gets points; the best one is played, ties are broken by the k
 |---|---|
 | 100,000 | winning the game with this action |
 | -50,000 | letting the other side win at once |
-| 100 | each sphere that is in hand afterwards and need not have been: raised, taken back |
+| -100 | a sphere spent from the reserve (a raise spends none) |
+| 100 | a sphere taken back |
 | 200 | completing a formation: two spheres come back |
 | 150 | playing where the other side would have completed a formation |
 | -150 | leaving or opening a cell where the other side completes a formation |
@@ -22,12 +23,13 @@ import numpy.typing as npt
 
 from pylos_env._jit import jit, popcount
 from pylos_env.agents.base import CompiledAgent
-from pylos_env.agents.features import open_cells, threats
+from pylos_env.agents.features import threats
 from pylos_env.kernel import (
     MAX_LEGAL,
     NUM_ACTIONS,
     covered,
     is_over,
+    open_cells,
     pack,
     pick,
     play,

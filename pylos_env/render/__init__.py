@@ -124,7 +124,7 @@ def ansi(position: Position, colour: bool | None = None) -> str:
     taken back.
     """
     if colour is None:
-        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        colour = sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     hints = _hints(position)
 
     def paint(text: str, style: str) -> str:
