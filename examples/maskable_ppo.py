@@ -37,7 +37,7 @@ class Result:
 
 
 class CountIllegal(BaseCallback):
-    """Adds up `info["illegal_action"]` during training."""
+    """Adds up `info["illegal_action"]`, in training and in evaluation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,6 +46,9 @@ class CountIllegal(BaseCallback):
     def _on_step(self) -> bool:
         self.count += sum(info["illegal_action"] for info in self.locals["infos"])
         return True
+
+    def evaluation(self, local: dict[str, Any], _: dict[str, Any]) -> None:
+        self.count += local["info"]["illegal_action"]
 
 
 def make_games(opponent: str, num_envs: int) -> VecEnv:
@@ -57,55 +60,40 @@ def make_games(opponent: str, num_envs: int) -> VecEnv:
     return DummyVecEnv([make] * num_envs)
 
 
-def win_rate(model: MaskablePPO, opponent: str, games: int, seed: int) -> tuple[float, int]:
-    """Share of games won, and illegal actions on the way.
-
-    Our own moves are the most likely ones. The games still differ: seat and opponent are drawn.
-    """
-    illegal = 0
-
-    def count(local: dict[str, Any], _: dict[str, Any]) -> None:
-        nonlocal illegal
-        illegal += local["info"]["illegal_action"]
-
-    env = make_games(opponent, num_envs=1)
-    env.seed(seed)
-    rewards, _ = evaluate_policy(
-        model, env, n_eval_episodes=games, callback=count, return_episode_rewards=True
-    )
-    env.close()
-    return float(np.mean(np.array(rewards) > 0)), illegal
-
-
 def train(
     steps: int = 40_000,
     games: int = 200,
     opponent: str = "random",
     num_envs: int = 8,
     seed: int = 0,
-    threads: int = 1,
 ) -> Result:
     """Train a new policy for `steps` of its own moves."""
-    torch.set_num_threads(threads)  # the network is tiny: more threads only get in each other's way
-    env = make_games(opponent, num_envs)
+    torch.set_num_threads(1)  # the network is tiny: more threads only get in each other's way
     model = MaskablePPO(
         "MlpPolicy",
-        env,
+        make_games(opponent, num_envs),
         n_steps=2048 // num_envs,
         batch_size=256,
         n_epochs=4,
         learning_rate=1e-3,
-        gamma=0.99,
         ent_coef=0.01,
         seed=seed,
         device="cpu",
     )
-    before, illegal_before = win_rate(model, opponent, games, seed + 1)
     counter = CountIllegal()
+
+    def win_rate() -> float:
+        """Play the most likely moves. The games still differ: seat and opponent are drawn."""
+        env = make_games(opponent, num_envs=1)
+        env.seed(seed + 1000)
+        rewards, _ = evaluate_policy(
+            model, env, games, callback=counter.evaluation, return_episode_rewards=True
+        )
+        return float(np.mean(np.array(rewards) > 0))
+
+    before = win_rate()
     model.learn(steps, callback=counter)
-    after, illegal_after = win_rate(model, opponent, games, seed + 1)
-    env.close()
-    return Result(before, after, illegal_before + counter.count + illegal_after)
+    return Result(before, win_rate(), counter.count)
 
 
 if __name__ == "__main__":
@@ -115,7 +103,6 @@ if __name__ == "__main__":
     parser.add_argument("--opponent", default="random", help="random, rule_based, alphabeta:2, ...")
     parser.add_argument("--num-envs", type=int, default=8, help="games played side by side")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=1, help="threads for torch")
     result = train(**vars(parser.parse_args()))
     print(f"won before training: {result.before:.1%}, after: {result.after:.1%}")
     print(f"illegal actions: {result.illegal}")

@@ -21,6 +21,7 @@ import argparse
 from dataclasses import dataclass
 
 import torch
+from tensordict import TensorDictBase
 from tensordict.nn import InteractionType, TensorDictModule, TensorDictSequential
 from torch import nn
 from torchrl.envs import PettingZooWrapper, check_env_specs
@@ -28,68 +29,63 @@ from torchrl.modules import MaskedCategorical, ProbabilisticActor
 
 from pylos_env import pylos_v0
 
+ACTION = ("players", "action")
+REWARD = ("next", "players", "reward")
 MAX_PLIES = 300
 
 
-@dataclass(frozen=True)
+@dataclass
 class Result:
-    """Share of games won against random moves, and what was seen on the way."""
+    """Share of games won against random moves, and what was seen in all games."""
 
-    before: float
-    after: float
-    moves: int
-    repeats: int
-    illegal: int
+    before: float = 0.0
+    after: float = 0.0
+    moves: int = 0
+    repeats: int = 0
+    illegal: int = 0
+
+    def count(self, game: TensorDictBase) -> None:
+        turn = game["players", "mask"].int().argmax(dim=1)  # [time]
+        self.moves += len(turn)
+        self.repeats += int((turn[1:] == turn[:-1]).sum())
+        self.illegal += int(game[REWARD].sum() != 0)
 
 
-def make_env(seed: int) -> PettingZooWrapper:
-    env = PettingZooWrapper(
-        pylos_v0.env(max_plies=MAX_PLIES),
-        use_mask=True,
-        group_map={"players": ["player_0", "player_1"]},
-    )
-    env.set_seed(seed)
-    return env
+def make_env() -> PettingZooWrapper:
+    players = {"players": ["player_0", "player_1"]}
+    return PettingZooWrapper(pylos_v0.env(max_plies=MAX_PLIES), use_mask=True, group_map=players)
 
 
 def make_policy(env: PettingZooWrapper) -> ProbabilisticActor:
-    spec = env.full_action_spec["players", "action"]
-    size = env.observation_spec["players", "observation", "observation"].shape[-1]
+    view = ("players", "observation", "observation")
+    spec = env.full_action_spec[ACTION]
+    size = env.observation_spec[view].shape[-1]
     net = nn.Sequential(nn.Linear(size, 128), nn.Tanh(), nn.Linear(128, spec.space.n))
     return ProbabilisticActor(
-        TensorDictModule(
-            net,
-            in_keys=[("players", "observation", "observation")],
-            out_keys=[("players", "logits")],
-        ),
+        TensorDictModule(net, in_keys=[view], out_keys=[("players", "logits")]),
         in_keys={"logits": ("players", "logits"), "mask": ("players", "action_mask")},
-        out_keys=[("players", "action")],
+        out_keys=[ACTION],
         spec=spec,
         distribution_class=MaskedCategorical,
         default_interaction_type=InteractionType.RANDOM,
     )
 
 
-def against_random(env: PettingZooWrapper, policy: nn.Module, seat: int) -> nn.Module:
-    """The policy in one seat, random legal moves in the other."""
-    spec = env.full_action_spec["players", "action"]
-    ours = torch.arange(2) == seat
-
-    def mix(actions: torch.Tensor) -> torch.Tensor:
-        return torch.where(ours, actions, spec.rand())  # the wrapper keeps the spec's mask current
-
-    key = ("players", "action")
-    return TensorDictSequential(policy, TensorDictModule(mix, in_keys=[key], out_keys=[key]))
-
-
 @torch.no_grad()
-def win_rate(env: PettingZooWrapper, policy: nn.Module, games: int) -> float:
+def win_rate(env: PettingZooWrapper, policy: nn.Module, games: int, result: Result) -> float:
     """Share of games won against random moves, in both seats by turns."""
     wins = 0
-    for game in range(games):
-        seat = game % 2
-        data = env.rollout(MAX_PLIES, against_random(env, policy, seat))
-        wins += int(data["next", "players", "reward"][-1, seat].item() > 0)
+    for seat in torch.arange(games) % 2:
+
+        def mix(
+            actions: torch.Tensor, ours: torch.Tensor = torch.arange(2) == seat
+        ) -> torch.Tensor:
+            return torch.where(ours, actions, env.full_action_spec[ACTION].rand())  # masked as well
+
+        mixed = TensorDictModule(mix, in_keys=[ACTION], out_keys=[ACTION])
+        game = env.rollout(MAX_PLIES, TensorDictSequential(policy, mixed))
+        result.count(game)
+        wins += int(game[REWARD][-1, seat].item() > 0)
     return wins / games
 
 
@@ -97,30 +93,26 @@ def train(updates: int = 20, games: int = 10, eval_games: int = 100, seed: int =
     """Make `updates` steps of REINFORCE, each on `games` new games."""
     torch.manual_seed(seed)
     torch.set_num_threads(1)
-    env = make_env(seed)
+    env = make_env()
     check_env_specs(env)
     policy = make_policy(env)
     optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
-    before = win_rate(env, policy, eval_games)
-    moves = repeats = illegal = 0
+    result = Result()
+    result.before = win_rate(env, policy, eval_games, result)
     for _ in range(updates):
-        with torch.no_grad():
-            played = [env.rollout(MAX_PLIES, policy) for _ in range(games)]
-        for game in played:
-            turn = game["players", "mask"].int().argmax(dim=1)  # [time]
-            moves += len(turn)
-            repeats += int((turn[1:] == turn[:-1]).sum())
-            illegal += int(game["next", "players", "reward"].sum() != 0)
-        data = torch.cat(played)
-        results = torch.cat(
-            [g["next", "players", "reward"][-1:].expand(len(g), -1, -1) for g in played]
-        ).squeeze(-1)  # [time, 2]
-        log_prob = policy.get_dist(data).log_prob(data["players", "action"])  # [time, 2]
-        loss = -(log_prob * results)[data["players", "mask"]].mean()
+        losses = []
+        for _ in range(games):
+            with torch.no_grad():
+                game = env.rollout(MAX_PLIES, policy)
+            result.count(game)
+            log_prob = policy.get_dist(game).log_prob(game[ACTION])  # [time, 2]
+            final = game[REWARD][-1].squeeze(-1)  # [2]
+            losses.append(-(log_prob * final)[game["players", "mask"]])
         optimizer.zero_grad()
-        loss.backward()
+        torch.cat(losses).mean().backward()
         optimizer.step()
-    return Result(before, win_rate(env, policy, eval_games), moves, repeats, illegal)
+    result.after = win_rate(env, policy, eval_games, result)
+    return result
 
 
 if __name__ == "__main__":

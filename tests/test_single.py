@@ -225,7 +225,7 @@ def test_an_opponent_that_fails_changes_nothing() -> None:
     env, twin = PylosEnv(opponent=opponent, seat=1), PylosEnv(seat=1)
     env.reset(seed=5)
     twin.reset(seed=5)
-    for _ in range(4):
+    for _ in range(3):
         action = env.position.legal_actions()[-1]
         opponent.fails = True
         with pytest.raises(RuntimeError):
