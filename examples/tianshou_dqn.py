@@ -35,55 +35,42 @@ from tianshou.utils.net.common import Net
 from pylos_env import pylos_v0
 
 MAX_PLIES = 120  # random games end after about 50
+NUM_GAMES = 4  # side by side
 
 
-@dataclass(frozen=True)
+@dataclass
 class Result:
-    """Share of games won before and after training, and games ended by an illegal move."""
+    """Share of games won, and all games with those that an illegal move ended."""
 
-    before: float
-    after: float
-    games: int
-    illegal: int
+    before: float = 0.0
+    after: float = 0.0
+    games: int = 0
+    illegal: int = 0
 
-
-class Tally:
-    """Reduces the returns [games, 2] to the learner's, and counts illegal ends on the way."""
-
-    def __init__(self) -> None:
-        self.games = 0
-        self.illegal = 0
-
-    def __call__(self, returns: np.ndarray) -> np.ndarray:
+    def count(self, returns: np.ndarray) -> np.ndarray:
+        """Take the returns [games, 2] of both players, hand on those of the learner."""
         self.games += len(returns)
         self.illegal += int(np.count_nonzero(returns.sum(axis=1)))
         return returns[:, 0]
 
 
-def make_games(num_envs: int) -> DummyVectorEnv:
-    return DummyVectorEnv([lambda: PettingZooEnv(pylos_v0.env(max_plies=MAX_PLIES))] * num_envs)
+def make_games() -> DummyVectorEnv:
+    return DummyVectorEnv([lambda: PettingZooEnv(pylos_v0.env(max_plies=MAX_PLIES))] * NUM_GAMES)
 
 
 def make_learner(env: PettingZooEnv) -> DQN:
-    actions = env.action_space
     net = Net(
         state_shape=env.observation_space["observation"].shape,
-        action_shape=actions.n,
+        action_shape=env.action_space.n,
         hidden_sizes=[128],
         dueling_param=({"hidden_sizes": [64]}, {"hidden_sizes": [64]}),  # advantages, value
     )
-    policy = DiscreteQLearningPolicy(
-        model=net, action_space=actions, eps_training=0.3, eps_inference=0.3
-    )
-    return DQN(
-        policy=policy,
-        optim=AdamOptimizerFactory(lr=1e-3),
-        gamma=0.98,
-        n_step_return_horizon=MAX_PLIES,
-    )
+    policy = DiscreteQLearningPolicy(model=net, action_space=env.action_space, eps_inference=0.3)
+    optim = AdamOptimizerFactory(lr=1e-3)
+    return DQN(policy=policy, optim=optim, gamma=0.98, n_step_return_horizon=MAX_PLIES)
 
 
-def train(steps: int = 20_000, games: int = 100, num_envs: int = 4, seed: int = 0) -> Result:
+def train(steps: int = 20_000, games: int = 200, seed: int = 0) -> Result:
     """Train for about `steps` moves of both players."""
     np.random.seed(seed)  # noqa: NPY002  (Tianshou draws from NumPy's global generator)
     torch.manual_seed(seed)
@@ -92,49 +79,40 @@ def train(steps: int = 20_000, games: int = 100, num_envs: int = 4, seed: int = 
     logging.getLogger("tianshou.data.stats").setLevel(logging.ERROR)
 
     env = PettingZooEnv(pylos_v0.env())
-    algorithm = MultiAgentOffPolicyAlgorithm(
-        algorithms=[
-            make_learner(env),
-            MARLRandomDiscreteMaskedOffPolicyAlgorithm(env.action_space),
-        ],
-        env=env,
-    )
-    training = Collector[CollectStats](
-        algorithm,
-        make_games(num_envs),
-        VectorReplayBuffer(20_000, num_envs),
-        exploration_noise=True,
-    )
-    evaluation = Collector[CollectStats](algorithm, make_games(num_envs))
-    tally = Tally()
+    players = [make_learner(env), MARLRandomDiscreteMaskedOffPolicyAlgorithm(env.action_space)]
+    algorithm = MultiAgentOffPolicyAlgorithm(algorithms=players, env=env)
+    buffer = VectorReplayBuffer(20_000, NUM_GAMES)
+    training = Collector[CollectStats](algorithm, make_games(), buffer, exploration_noise=True)
+    evaluation = Collector[CollectStats](algorithm, make_games())
+    result = Result()
 
     def win_rate() -> float:
         stats = evaluation.collect(n_episode=games, reset_before_collect=True)
-        return float(np.mean(tally(stats.returns) > 0))
+        return float(np.mean(result.count(stats.returns) > 0))
 
-    before = win_rate()
+    result.before = win_rate()
     algorithm.run_training(
         OffPolicyTrainerParams(
             training_collector=training,
             max_epochs=1,
             epoch_num_steps=steps,
             collection_step_num_env_steps=None,
-            collection_step_num_episodes=num_envs,
+            collection_step_num_episodes=NUM_GAMES,
             batch_size=256,
             update_step_num_gradient_steps_per_sample=0.05,
-            multi_agent_return_reduction=tally,
+            multi_agent_return_reduction=result.count,
             verbose=False,
             show_progress=False,
         )
     )
-    return Result(before, win_rate(), tally.games, tally.illegal)
+    result.after = win_rate()
+    return result
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Train Tianshou's DQN on Pylos.")
     parser.add_argument("--steps", type=int, default=20_000, help="moves to train for")
-    parser.add_argument("--games", type=int, default=100, help="games of each evaluation")
-    parser.add_argument("--num-envs", type=int, default=4, help="games played side by side")
+    parser.add_argument("--games", type=int, default=200, help="games of each evaluation")
     parser.add_argument("--seed", type=int, default=0)
     result = train(**vars(parser.parse_args()))
     print(f"won before training: {result.before:.1%}, after: {result.after:.1%}")

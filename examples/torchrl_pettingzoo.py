@@ -71,22 +71,13 @@ def make_policy(env: PettingZooWrapper) -> ProbabilisticActor:
     )
 
 
-@torch.no_grad()
-def win_rate(env: PettingZooWrapper, policy: nn.Module, games: int, result: Result) -> float:
-    """Share of games won against random moves, in both seats by turns."""
-    wins = 0
-    for seat in torch.arange(games) % 2:
-
-        def mix(
-            actions: torch.Tensor, ours: torch.Tensor = torch.arange(2) == seat
-        ) -> torch.Tensor:
-            return torch.where(ours, actions, env.full_action_spec[ACTION].rand())  # masked as well
-
-        mixed = TensorDictModule(mix, in_keys=[ACTION], out_keys=[ACTION])
-        game = env.rollout(MAX_PLIES, TensorDictSequential(policy, mixed))
-        result.count(game)
-        wins += int(game[REWARD][-1, seat].item() > 0)
-    return wins / games
+def against_random(env: PettingZooWrapper, policy: nn.Module, seat: int) -> nn.Module:
+    ours = torch.arange(2) == seat
+    spec = env.full_action_spec[ACTION]  # the wrapper keeps its mask current
+    mix = TensorDictModule(
+        lambda actions: torch.where(ours, actions, spec.rand()), [ACTION], [ACTION]
+    )
+    return TensorDictSequential(policy, mix)
 
 
 def train(updates: int = 20, games: int = 10, eval_games: int = 100, seed: int = 0) -> Result:
@@ -98,20 +89,29 @@ def train(updates: int = 20, games: int = 10, eval_games: int = 100, seed: int =
     policy = make_policy(env)
     optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
     result = Result()
-    result.before = win_rate(env, policy, eval_games, result)
+
+    def play(policy: nn.Module) -> TensorDictBase:
+        with torch.no_grad():
+            game = env.rollout(MAX_PLIES, policy)
+        result.count(game)
+        return game
+
+    def win_rate() -> float:
+        seats = [number % 2 for number in range(eval_games)]
+        rewards = [play(against_random(env, policy, seat))[REWARD][-1, seat] for seat in seats]
+        return sum(reward.item() > 0 for reward in rewards) / eval_games
+
+    result.before = win_rate()
     for _ in range(updates):
         losses = []
-        for _ in range(games):
-            with torch.no_grad():
-                game = env.rollout(MAX_PLIES, policy)
-            result.count(game)
+        for game in [play(policy) for _ in range(games)]:
             log_prob = policy.get_dist(game).log_prob(game[ACTION])  # [time, 2]
             final = game[REWARD][-1].squeeze(-1)  # [2]
             losses.append(-(log_prob * final)[game["players", "mask"]])
         optimizer.zero_grad()
         torch.cat(losses).mean().backward()
         optimizer.step()
-    result.after = win_rate(env, policy, eval_games, result)
+    result.after = win_rate()
     return result
 
 

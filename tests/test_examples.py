@@ -65,7 +65,7 @@ def test_help_names_every_option_of_train(
 def test_maskable_ppo_learns_to_beat_random_by_legal_moves() -> None:
     result = load("maskable_ppo").train(steps=16_384, games=60, seed=0)
     assert result.illegal == 0
-    assert result.after >= 0.65  # 0.81 to 0.88 on four seeds, of 100 games each
+    assert result.after >= 0.65  # 0.77 to 0.88 on four seeds, of 100 games each
 
 
 def test_maskable_ppo_example_would_notice_illegal_moves() -> None:
@@ -108,7 +108,7 @@ def test_torchrl_plays_legal_moves_and_lets_a_player_move_twice() -> None:
 @torchrl_and_pettingzoo
 def test_torchrl_policy_draws_from_the_mask_of_the_player_on_turn() -> None:
     example = load("torchrl_pettingzoo")
-    env = example.make_env(seed=0)
+    env = example.make_env()
     data = env.rollout(example.MAX_PLIES, example.make_policy(env))
     turn = data["players", "mask"]  # [time, 2]
     assert (turn.sum(dim=1) == 1).all()
@@ -135,10 +135,10 @@ def test_tianshou_example_would_notice_illegal_moves() -> None:
     env = example.PettingZooEnv(pylos_v0.env())
     observation, _ = env.reset()
     _, rewards, terminated, _, _ = env.step(observation["mask"].index(False))
-    tally = example.Tally()
-    tally(np.array([rewards, [1, -1], [0, 0]]))
+    result = example.Result()
+    result.count(np.array([rewards, [1, -1], [0, 0]]))
     assert terminated
-    assert (tally.games, tally.illegal) == (3, 1)
+    assert (result.games, result.illegal) == (3, 1)
 
 
 # RLlib
