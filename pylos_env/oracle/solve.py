@@ -1,0 +1,283 @@
+"""`pylos-solve`: fill the complete table of a rule set.
+
+    pylos-solve --rules mature              a few gigabytes and a part of an hour
+    pylos-solve --rules mature --levels 3   the small board, in seconds
+
+Passes run on all cores and report as they go. The table is saved while they run; a run that was
+stopped goes on where the last save was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import mmap
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from pylos_env.batch import default_threads
+from pylos_env.errors import PylosError
+from pylos_env.oracle import board as boards
+from pylos_env.oracle import passes
+from pylos_env.oracle.board import Board
+from pylos_env.oracle.passes import Table
+from pylos_env.oracle.table import (
+    BLOCK,
+    FORMAT,
+    HEADER_BYTES,
+    Header,
+    OracleError,
+    checksum,
+    map_table,
+    read_header,
+    table_path,
+    write_header,
+)
+from pylos_env.rules import Rules
+
+STRETCH: Final = 1 << 20
+MAX_DISTANCE: Final = 253
+SPARE_BYTES: Final = 400 << 20  # Python, Numba, the board's tables
+
+Report = Callable[[str], None]
+
+
+class Stretch(NamedTuple):
+    """A part of one class, small enough for a thread to report often."""
+
+    occupied: int
+    base: int
+    first: int
+    last: int
+
+
+def stretches(board: Board) -> list[Stretch]:
+    classes = zip(board.class_masks.tolist(), board.class_bases.tolist(), strict=True)
+    return [
+        Stretch(occupied, base, first, min(1 << occupied.bit_count(), first + STRETCH))
+        for occupied, base in classes
+        for first in range(0, 1 << occupied.bit_count(), STRETCH)
+    ]
+
+
+def allocate(size: int) -> Table:
+    """Zeroed memory in huge pages where the system has them: half the time is spent on look-ups."""
+    memory = mmap.mmap(-1, size)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, dtype=np.uint8)
+
+
+class Solver:
+    """One run: `solve()` returns the path of the finished file."""
+
+    def __init__(
+        self,
+        rules: str | Rules,
+        levels: int = 4,
+        folder: str | Path | None = None,
+        threads: int | None = None,
+        report: Report = print,
+    ) -> None:
+        self.rules = Rules.of(rules)
+        if self.rules.take_back != "choose":
+            raise PylosError(f"only rules where players choose are solved, got '{self.rules}'")
+        self.board = boards.build(levels)
+        self.path = table_path(self.rules, levels, folder)
+        self.threads = threads or default_threads()
+        self.report = report
+        self.stop = False  # set to leave after the pass under way
+        self._work = stretches(self.board)
+        self._num_blocks = -(-self.board.size // BLOCK)
+        self._checksums = [-1] * self._num_blocks  # of the table as it was last saved
+        self._partial = self.path.with_name(self.path.name + ".partial")
+        self._progress = self.path.with_name(self.path.name + ".progress")
+
+    def solve(self) -> Path:
+        """Run every pass that is still to do; a stopped run raises `KeyboardInterrupt`."""
+        self._check_room()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        table = allocate(self.board.size)
+        with ThreadPoolExecutor(self.threads) as pool:
+            distance = self._resume(table)
+            while distance <= MAX_DISTANCE:
+                if self.stop:
+                    raise KeyboardInterrupt
+                count = self._pass(pool, table, distance)
+                distance += 1
+                self._save(pool, table, distance)
+                if count == 0:
+                    return self._finish(table)
+        raise OracleError(f"a distance beyond {MAX_DISTANCE} does not fit a byte")
+
+    def _pass(self, pool: ThreadPoolExecutor, table: Table, distance: int) -> int:
+        """All positions of one distance; returns how many there are, or were a turn before."""
+        began = time.monotonic()
+        name = f"{'won' if distance % 2 else 'lost'} in {distance}"
+        if distance == 0:
+            run = partial(passes.begin, self.board, self.rules.code, table)
+        elif distance % 2:
+            run = partial(passes.mark_won, self.board, self.rules.code, table, distance=distance)
+        else:
+            run = partial(passes.mark_lost, self.board, self.rules.code, table, distance=distance)
+        total = done = 0
+        results = pool.map(lambda part: run(*part), self._work)
+        for part, count in zip(self._work, results, strict=True):
+            total += count
+            done += part.last - part.first
+            spent = time.monotonic() - began
+            _show(f"{name}: {100 * done // self.board.size} %, {spent:.0f} s")
+        _show("")
+        what = "positions lost a turn before" if distance % 2 else "positions"
+        self.report(f"{name}: {total:,} {what}, {time.monotonic() - began:.1f} s")
+        return total
+
+    # Saving: a half-written save mixes two passes, and running the later one again mends it
+
+    def _save(self, pool: ThreadPoolExecutor, table: Table, distance: int) -> None:
+        """Bring the file up to date; `distance` is the next pass."""
+        found = list(pool.map(partial(checksum, table), range(self._num_blocks)))
+        with self._partial.open("r+b" if self._partial.exists() else "w+b") as file:
+            for block, (now, then) in enumerate(zip(found, self._checksums, strict=True)):
+                if now != then:
+                    file.seek(HEADER_BYTES + block * BLOCK)
+                    file.write(table[block * BLOCK : (block + 1) * BLOCK].data)
+        self._checksums = found
+        state = {"format": FORMAT, "code": self.rules.code, "distance": distance}
+        new = self._progress.with_suffix(".new")
+        new.write_text(json.dumps(state))
+        os.replace(new, self._progress)
+
+    def _resume(self, table: Table) -> int:
+        """Load what an earlier run has saved; returns the pass to go on with."""
+        try:
+            state = json.loads(self._progress.read_text())
+            length = self._partial.stat().st_size
+        except FileNotFoundError:
+            return 0
+        except ValueError:
+            state, length = {}, 0
+        if (
+            state.get("format") != FORMAT
+            or state.get("code") != self.rules.code
+            or length != HEADER_BYTES + self.board.size
+        ):
+            self.report(f"{self._partial} is of another run: beginning anew")
+            return 0
+        with self._partial.open("rb") as file:
+            file.seek(HEADER_BYTES)
+            file.readinto(table.data)
+        self.report(f"going on from {self._partial}")
+        return int(state["distance"])
+
+    def _finish(self, table: Table) -> Path:
+        start = int(table[self.board.class_bases[-1]])
+        header = Header(
+            FORMAT,
+            str(self.rules),
+            self.rules.code,
+            self.board.levels,
+            self.board.size,
+            start,
+            self._checksums,
+        )
+        write_header(self._partial, header)
+        verify(self._partial)
+        os.replace(self._partial, self.path)
+        self._progress.unlink()
+        return self.path
+
+    def _check_room(self) -> None:
+        need = self.board.size + SPARE_BYTES
+        self.report(f"{self.rules}, {self.board.levels} levels: {need / 1e9:.1f} GB of memory")
+        free = _available_memory()
+        if free is not None and free < need:
+            raise OracleError(
+                f"{need / 1e9:.1f} GB of memory are needed, {free / 1e9:.1f} are free"
+            )
+        folder = next(path for path in self.path.parents if path.exists())
+        room = shutil.disk_usage(folder).free
+        there = self._partial.stat().st_size if self._partial.exists() else 0
+        if room + there < self.board.size + HEADER_BYTES:
+            raise OracleError(
+                f"{self.board.size / 1e9:.1f} GB of disk are needed in {folder}, "
+                f"{room / 1e9:.1f} are free"
+            )
+
+
+def verify(path: Path) -> Header:
+    """Read a whole file and compare every checksum."""
+    header = read_header(path)
+    table = map_table(path, header)
+    for block, expected in enumerate(header.checksums):
+        if checksum(table, block) != expected:
+            raise OracleError(f"{path}: block {block} is damaged; build the table again")
+    return header
+
+
+def _available_memory() -> int | None:
+    """Bytes that a process may take without swapping; None where the system does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    except OSError:
+        pass
+    return None
+
+
+def _show(text: str) -> None:
+    """A line that the next one overwrites, on a terminal only."""
+    if sys.stderr.isatty():
+        print(f"\r{text:<60}" if text else "\r" + " " * 60 + "\r", end="", file=sys.stderr)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="pylos-solve", description=__doc__.partition("\n")[0])
+    parser.add_argument("--rules", default="advanced", help="a preset or a mix (default: advanced)")
+    parser.add_argument("--levels", type=int, default=4, help="2, 3 or 4 (default)")
+    parser.add_argument("--out", type=Path, help="folder of the table (default: the user's cache)")
+    parser.add_argument("--threads", type=int, help="default: all cores")
+    parser.add_argument("--verify", action="store_true", help="only check a finished table")
+    options = parser.parse_args(arguments)
+    try:
+        solver = Solver(options.rules, options.levels, options.out, options.threads)
+        if options.verify or solver.path.exists():
+            header = verify(solver.path)
+            print(f"{solver.path} is whole")
+        else:
+
+            def leave(*_: object) -> None:
+                solver.stop = True
+                print("stopping after this pass ...", file=sys.stderr)
+
+            signal.signal(signal.SIGTERM, leave)
+            signal.signal(signal.SIGINT, leave)
+            path = solver.solve()
+            header = read_header(path)
+            print(f"{path}: {path.stat().st_size:,} bytes")
+    except FileNotFoundError as error:
+        print(f"no such table: {error.filename}", file=sys.stderr)
+        return 1
+    except (PylosError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("saved; the same command goes on", file=sys.stderr)
+        return 130
+    print(f"the first player {passes.describe(header.start)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
