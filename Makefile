@@ -26,7 +26,7 @@ $(VENV)/bench: $(VENV)/dev
 $(VENV)-rllib/dev: pyproject.toml constraints-rllib.txt
 	$(PYTHON) -m venv $(VENV)-rllib
 	$(VENV)-rllib/bin/python -m pip --disable-pip-version-check install --quiet \
-		--constraint constraints-rllib.txt --editable '.[rllib]' pytest hypothesis
+		--constraint constraints-rllib.txt --editable '.[rllib,human]' pytest hypothesis
 	@touch $@
 
 train:  ## train the main agent (the trainers are not part of this version yet)

@@ -3,6 +3,7 @@
     Position, Rules         play and inspect a game: `Position.start().play(3)`
     GameRecord              whole games as text and files
     agents                  opponents by name: `agents.make("alphabeta:4")`
+    oracle                  the exact value of every position, from a solved table
     pylos_v0                PettingZoo AEC environment
     single, vector          Gymnasium environments, one game or many; self-play in batches
     testing                 perft and random games, for your own checks
@@ -14,7 +15,7 @@ PettingZoo. Nothing is compiled before it is first called.
 import gymnasium
 import pettingzoo
 
-from pylos_env import agents, pylos_v0, render, single, testing, vector
+from pylos_env import agents, oracle, pylos_v0, render, single, testing, vector
 from pylos_env.errors import IllegalMoveError, NotationError, PylosError
 from pylos_env.position import BLACK, WHITE, Outcome, Position
 from pylos_env.record import GameRecord, parse_games, read_games, write_games
@@ -34,6 +35,7 @@ __all__ = [
     "PylosError",
     "Rules",
     "agents",
+    "oracle",
     "parse_games",
     "pylos_v0",
     "read_games",
