@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pylos_env import Position, PylosError, Rules
+from pylos_env import Position, PylosError, Rules, agents
 from pylos_env.geometry import CELL_SYMMETRIES, HIGHER, LINES, RESTING
 from pylos_env.kernel import full_squares
 from pylos_env.oracle import Oracle, OracleError, board, passes, solve, table
@@ -367,3 +367,30 @@ def test_bytes_in_words() -> None:
     assert passes.describe(0) == "draws by endless play"
     assert passes.describe(41) == "loses in 40 turns"
     assert passes.describe(2) == "wins in 1 turns"
+
+
+# The perfect agent, on a table that knows one thing
+
+
+class FewAnswers:
+    """Stands in for an oracle: of the legal actions the last two are best."""
+
+    def best_actions(self, position: Position) -> list[int]:
+        return position.legal_actions()[-2:]
+
+
+def test_the_perfect_agent_plays_the_best_actions_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Oracle, "open", lambda rules, folder: FewAnswers())
+    agent = agents.make("perfect", seed=1)
+    chosen = [agent.act(Position.start()) for _ in range(60)]
+    assert set(chosen) == {14, 15}
+    again = agents.make("perfect", seed=1)
+    assert [again.act(Position.start()) for _ in range(60)] == chosen
+
+
+def test_the_perfect_agent_says_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYLOS_ORACLE", str(tmp_path))
+    with pytest.raises(OracleError, match="pylos-solve --rules 'advanced'"):
+        agents.make("perfect").act(Position.start())

@@ -43,6 +43,7 @@ ROOMS = [
     "agents.random",
     "agents.rule_based",
     "agents.alphabeta",
+    "agents.perfect",
     "agents",
     "render.scene",
     "render.board",

@@ -5,12 +5,14 @@
 | `random` | any legal action |
 | `rule_based` | a page of plain rules, one move ahead |
 | `alphabeta:<depth>` | the best it finds that many whole turns ahead |
+| `perfect` | from a solved table: see `pylos_env.oracle` |
 """
 
 from __future__ import annotations
 
 from pylos_env.agents.alphabeta import AlphaBetaAgent
 from pylos_env.agents.base import Agent, AgentLike, FunctionAgent
+from pylos_env.agents.perfect import PerfectAgent
 from pylos_env.agents.random import RandomAgent
 from pylos_env.agents.rule_based import RuleBasedAgent
 from pylos_env.errors import PylosError
@@ -20,6 +22,7 @@ __all__ = [
     "AgentLike",
     "AlphaBetaAgent",
     "FunctionAgent",
+    "PerfectAgent",
     "RandomAgent",
     "RuleBasedAgent",
     "make",
@@ -29,7 +32,7 @@ __all__ = [
 
 def names() -> list[str]:
     """The names that `make` knows."""
-    return ["random", "rule_based", "alphabeta:<depth>"]
+    return ["random", "rule_based", "alphabeta:<depth>", "perfect"]
 
 
 def make(agent: AgentLike, seed: int | None = None) -> Agent:
@@ -47,6 +50,8 @@ def make(agent: AgentLike, seed: int | None = None) -> Agent:
         return RandomAgent(seed)
     if agent == "rule_based":
         return RuleBasedAgent(seed)
+    if agent == "perfect":
+        return PerfectAgent(seed)
     if name == "alphabeta":
         if not argument.isdecimal():
             raise PylosError(f"{agent!r}: expected a depth in turns, such as 'alphabeta:4'")
