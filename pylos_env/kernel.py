@@ -210,8 +210,14 @@ def legal_actions(packed: int, rules: int) -> npt.NDArray[np.int64]:
 @jit
 def write_mask(packed: int, rules: int, mask: npt.NDArray[np.int8]) -> bool:
     """Fill `mask` [303] with 1 for each legal action, 0 elsewhere; return whether there is one."""
-    mask[:] = 0
     cells, sources, landings = legal_sets(packed, rules)
+    return write_mask_of(cells, sources, landings, mask)
+
+
+@jit
+def write_mask_of(cells: int, sources: int, landings: int, mask: npt.NDArray[np.int8]) -> bool:
+    """`write_mask` from the sets that `legal_sets` gives."""
+    mask[:] = 0
     found = cells != 0
     while cells:
         mask[lowest_bit(cells)] = 1
@@ -241,9 +247,15 @@ def count_legal(packed: int, rules: int) -> int:
 
 @jit
 def is_legal(packed: int, rules: int, action: int) -> bool:
+    cells, sources, landings = legal_sets(packed, rules)
+    return is_legal_of(cells, sources, landings, action)
+
+
+@jit
+def is_legal_of(cells: int, sources: int, landings: int, action: int) -> bool:
+    """`is_legal` from the sets that `legal_sets` gives."""
     if action < 0 or action >= NUM_ACTIONS:
         return False
-    cells, sources, landings = legal_sets(packed, rules)
     if action < 30:
         return bool((cells >> action) & 1)
     source = _RAISE_SOURCE[action]

@@ -75,6 +75,7 @@ class SelfPlayVectorEnv:
         self.packed = np.zeros(self.num_games, dtype=np.int64)  # [games]: the games as they stand
         self.plies = np.zeros(self.num_games, dtype=np.int64)  # [games]: actions played so far
         self.reached = np.zeros(self.num_games, dtype=np.int64)  # [games]: by the last step
+        self._legal = np.zeros((self.num_games, 3), dtype=np.int32)  # [games]: their `legal_sets`
         self._batch = self.new_batch()
         # what a step overwrites and cannot be computed back from the positions
         self._kept = [
@@ -124,6 +125,7 @@ class SelfPlayVectorEnv:
             self.num_games,
             self.num_threads,
             self.packed,
+            self._legal,
             self.plies,
             self.reached,
             self.rules.code,
@@ -143,7 +145,8 @@ class SelfPlayVectorEnv:
         return out
 
     def _write_views(self, out: SelfPlayBatch) -> None:
-        """The part of a batch that follows from the positions alone."""
+        """What follows from the positions alone."""
+        batch.write_legal_sets(0, self.num_games, self.packed, self.rules.code, self._legal)
         np.copyto(out.to_move, self.packed >> kernel.SIDE_SHIFT & 1, casting="unsafe")
         batch.spread(
             batch.write_views,
