@@ -154,24 +154,24 @@ def test_the_small_table_equals_plain_minimax_everywhere(rules: str, tmp_path: P
 
 def test_the_solvers_board_is_the_games_board() -> None:
     large = board.build(4)
-    assert large.resting.tolist() == list(RESTING)
-    assert large.higher.tolist() == list(HIGHER)
-    assert large.lines.tolist() == [list(pair) for pair in LINES]
+    assert large.cells[:, board.RESTING].tolist() == list(RESTING)
+    assert large.cells[:, board.HIGHER].tolist() == list(HIGHER)
+    assert large.cells[:, board.LINES :].tolist() == [list(pair) for pair in LINES]
     assert len(large.occupancies) == 141_119  # all 141,120 but the full one with the apex
-    assert len(large.class_masks) == 18_457
+    assert len(board.classes(large)[0]) == 18_457
     assert large.size == 3_230_191_043
     rng = np.random.default_rng(0)
-    for occupied in rng.choice(large.occupancies, 200).tolist():
+    for occupied in rng.choice(large.occupancies[:, board.MASK], 200).tolist():
         number = board.number_of(large, occupied)
-        assert large.occupancies[number] == occupied
+        assert large.occupancies[number, board.MASK] == occupied
         expected = (0xFFFF | full_squares(occupied)) & ~occupied
-        assert large.open_cells[number] == expected
+        assert large.occupancies[number, board.OPEN] == expected
 
 
 def test_symmetric_positions_have_one_index() -> None:
     large = board.build(4)
     rng = np.random.default_rng(1)
-    for occupied in rng.choice(large.occupancies, 300).tolist():
+    for occupied in rng.choice(large.occupancies[:, board.MASK], 300).tolist():
         own = occupied & int(rng.integers(1 << 30))
         indices = set()
         for image in CELL_SYMMETRIES.tolist():
@@ -334,6 +334,23 @@ def test_a_save_torn_between_passes_is_mended(tmp_path: Path) -> None:
             (copy / path.name).write_bytes(path.read_bytes())
         again = solve.Solver("advanced", 3, copy, report=lambda text: None).solve()
         assert again.read_bytes() == whole.read_bytes()
+
+
+def test_two_runs_do_not_fill_one_table(tmp_path: Path) -> None:
+    first = solve.Solver("advanced", 3, tmp_path, report=lambda text: None)
+    second = solve.Solver("advanced", 3, tmp_path, report=lambda text: None)
+    refused = []
+
+    def report(text: str) -> None:
+        with pytest.raises(OracleError, match="another run is filling"):
+            second.solve()
+        refused.append(text)
+
+    first.report = lambda text: report(text) if text.startswith("lost in 2") else None
+    path = first.solve()
+    assert refused
+    assert solve.verify(path)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 def test_the_save_of_another_run_is_not_used(tmp_path: Path) -> None:

@@ -28,28 +28,37 @@ Ints = npt.NDArray[np.int64]
 Cell = tuple[int, int, int]
 
 
+# columns of `Board.cells`
+RESTING: Final = 0  # mask of the cells that rest on it
+HIGHER: Final = 1  # mask of the cells on higher levels
+SQUARES: Final = 2  # four columns: masks of the squares it belongs to, 0 where there are fewer
+LINES: Final = 6  # two columns: masks of its row and column where these are formations
+NUM_CELL_COLUMNS: Final = 8
+
+# columns of `Board.occupancies`
+MASK: Final = 0
+OPEN: Final = 1  # mask of the empty cells that would carry a sphere
+COVERED: Final = 2  # mask of the cells under some sphere
+WAYS: Final = 3  # bits of the symmetries that lead to the representative
+REPRESENTATIVE: Final = 4
+BASE: Final = 5  # first index of its class
+NUM_OCCUPANCY_COLUMNS: Final = 6
+
+
 class Board(NamedTuple):
-    """Tables for the kernels. An occupancy's number is its place in `occupancies`."""
+    """Tables for the kernels: few and wide, since a kernel call copies every field.
+
+    An occupancy's number is its row in `occupancies`.
+    """
 
     levels: int
     apex: int  # the last cell
     spheres: int  # of each side
-    resting: Ints  # [cells]: mask of the cells that rest on it
-    higher: Ints  # [cells]: mask of the cells on higher levels
-    squares: Ints  # [cells, 4]: masks of the squares it belongs to, 0 where there are fewer
-    lines: Ints  # [cells, 2]: masks of its row and column where these are formations
-    symmetries: Ints  # [8, 4, 256]: image of eight cells at a time
-    occupancies: Ints  # [occupancies]: masks, ascending
-    open_cells: Ints  # [occupancies]: mask of the empty cells that would carry a sphere
-    covered: Ints  # [occupancies]: mask of the cells under some sphere
-    ways: Ints  # [occupancies]: bits of the symmetries that lead to the representative
-    representative: Ints  # [occupancies]
-    base: Ints  # [occupancies]: first index of its class
-    hash_keys: Ints  # [2**k]: occupancy masks by hash, -1 where empty
-    hash_values: Ints  # [2**k]: their numbers
-    class_masks: Ints  # [classes]: representatives, from full to empty
-    class_bases: Ints  # [classes]
     size: int  # number of indices
+    cells: Ints  # [cells, 8]
+    symmetries: Ints  # [8, 4, 256]: image of eight cells at a time
+    occupancies: Ints  # [occupancies, 6], by ascending mask
+    hashed: Ints  # [2**k, 2]: (mask, number) of each occupancy by hash; -1 where empty
 
 
 @functools.cache
@@ -73,61 +82,55 @@ def build(levels: int) -> Board:
         for level, row, col in cells
     ]
     size = len(cells)
-    resting = [sum(1 << j for j in range(size) if supports[j] >> i & 1) for i in range(size)]
-    higher = [sum(1 << j for j in range(size) if cells[j][0] > cells[i][0]) for i in range(size)]
-    squares = np.zeros((size, 4), dtype=np.int64)
-    lines = np.zeros((size, 2), dtype=np.int64)
+    facts = np.zeros((size, NUM_CELL_COLUMNS), dtype=np.int64)
     for index, (level, row, col) in enumerate(cells):
-        own = [support for support in supports if support >> index & 1]
-        squares[index, : len(own)] = own
+        above = [cell for cell in range(size) if supports[cell] >> index & 1]
+        facts[index, RESTING] = sum(1 << cell for cell in above)
+        facts[index, HIGHER] = sum(1 << number[cell] for cell in cells if cell[0] > level)
+        facts[index, SQUARES : SQUARES + len(above)] = [supports[cell] for cell in above]
         side = levels - level
         if side >= 3:
-            lines[index] = (
-                mask([(level, row, other) for other in range(side)]),
-                mask([(level, other, col) for other in range(side)]),
-            )
+            facts[index, LINES] = mask([(level, row, other) for other in range(side)])
+            facts[index, LINES + 1] = mask([(level, other, col) for other in range(side)])
     images = np.array([[number[_image(levels, k, cell)] for cell in cells] for k in range(8)])
 
-    occupancies = _occupancies(supports)
-    open_cells = np.zeros_like(occupancies)
-    covered = np.zeros_like(occupancies)
+    masks = _occupancies(supports)
+    table = np.zeros((len(masks), NUM_OCCUPANCY_COLUMNS), dtype=np.int64)
+    table[:, MASK] = masks
     for index in range(size):
-        empty = occupancies >> index & 1 == 0
-        carried = occupancies & supports[index] == supports[index]
-        open_cells |= np.where(empty & carried, 1 << index, 0)
-        covered |= np.where(occupancies & resting[index] != 0, 1 << index, 0)
+        empty = masks >> index & 1 == 0
+        carried = masks & supports[index] == supports[index]
+        table[:, OPEN] |= np.where(empty & carried, 1 << index, 0)
+        table[:, COVERED] |= np.where(masks & facts[index, RESTING] != 0, 1 << index, 0)
 
-    moved = np.stack([_permuted(occupancies, image) for image in images])  # [8, occupancies]
+    moved = np.stack([_permuted(masks, image) for image in images])  # [8, occupancies]
     representative = moved.min(axis=0)
-    ways = ((moved == representative) << np.arange(8)[:, None]).sum(axis=0)
+    table[:, WAYS] = ((moved == representative) << np.arange(8)[:, None]).sum(axis=0)
+    table[:, REPRESENTATIVE] = representative
     class_masks, inverse = np.unique(representative, return_inverse=True)
     counts = np.bitwise_count(class_masks).astype(np.int64)
     order = np.argsort(-counts, kind="stable")
     sizes = 1 << counts[order]
     bases = np.zeros(len(order), dtype=np.int64)
     bases[order] = np.cumsum(sizes) - sizes
-    keys, values = _hash_table(occupancies)
+    table[:, BASE] = bases[inverse]
     return Board(
         levels,
         size - 1,
         size // 2,
-        np.array(resting),
-        np.array(higher),
-        squares,
-        lines,
-        _byte_images(images),
-        occupancies,
-        open_cells,
-        covered,
-        ways,
-        representative,
-        bases[inverse],
-        keys,
-        values,
-        class_masks[order],
-        bases[order],
         int(sizes.sum()),
+        facts,
+        _byte_images(images),
+        table,
+        _hash_table(masks),
     )
+
+
+def classes(board: Board) -> tuple[Ints, Ints]:
+    """The representative and the base of every class, from full to empty boards."""
+    masks, bases = board.occupancies[:, REPRESENTATIVE], board.occupancies[:, BASE]
+    bases, first = np.unique(bases, return_index=True)
+    return masks[first], bases
 
 
 def _image(levels: int, symmetry: int, cell: Cell) -> Cell:
@@ -171,12 +174,10 @@ def _byte_images(images: Ints) -> Ints:
     return table
 
 
-def _hash_table(occupancies: Ints) -> tuple[Ints, Ints]:
-    size = 1 << int(4 * len(occupancies)).bit_length()
-    keys = np.full(size, -1, dtype=np.int64)
-    values = np.zeros(size, dtype=np.int64)
-    _fill_hash_table(occupancies, keys, values)
-    return keys, values
+def _hash_table(masks: Ints) -> Ints:
+    hashed = np.full((1 << int(4 * len(masks)).bit_length(), 2), -1, dtype=np.int64)
+    _fill_hash_table(masks, hashed)
+    return hashed
 
 
 def _bit_instruction(name: str) -> Callable[[int, int], int]:
@@ -232,38 +233,42 @@ def _hash(mask: int, size: int) -> int:
 
 
 @jit
-def _fill_hash_table(occupancies: Ints, keys: Ints, values: Ints) -> None:
-    for number in range(len(occupancies)):
-        slot = _hash(occupancies[number], len(keys))
-        while keys[slot] != -1:
-            slot = (slot + 1) & (len(keys) - 1)
-        keys[slot] = occupancies[number]
-        values[slot] = number
+def _fill_hash_table(masks: Ints, hashed: Ints) -> None:
+    for number in range(len(masks)):
+        slot = _hash(masks[number], len(hashed))
+        while hashed[slot, 0] != -1:
+            slot = (slot + 1) & (len(hashed) - 1)
+        hashed[slot, 0], hashed[slot, 1] = masks[number], number
 
 
 @jit
 def number_of(board: Board, occupied: int) -> int:
     """The number of an occupancy; it must be supported and without the apex."""
-    slot = _hash(occupied, len(board.hash_keys))
-    while board.hash_keys[slot] != occupied:
-        slot = (slot + 1) & (len(board.hash_keys) - 1)
-    return int(board.hash_values[slot])
+    slot = _hash(occupied, len(board.hashed))
+    while board.hashed[slot, 0] != occupied:
+        slot = (slot + 1) & (len(board.hashed) - 1)
+    return int(board.hashed[slot, 1])
 
 
 @jit
 def index_of(board: Board, occupancy: int, own: int) -> int:
     """The index of the position in which the side to move has `own` of an occupancy's cells."""
-    ways = board.ways[occupancy]
-    representative = board.representative[occupancy]
-    smallest = 1 << 62
+    ways = board.occupancies[occupancy, WAYS]
+    representative = board.occupancies[occupancy, REPRESENTATIVE]
+    smallest = gather(_moved(board, lowest_bit(ways), own), representative)
+    ways &= ways - 1
     while ways:
-        images = board.symmetries[lowest_bit(ways)]
-        moved = (
-            images[0, own & 255]
-            | images[1, (own >> 8) & 255]
-            | images[2, (own >> 16) & 255]
-            | images[3, own >> 24]
-        )
-        smallest = min(smallest, gather(moved, representative))
+        other = gather(_moved(board, lowest_bit(ways), own), representative)
+        smallest = min(smallest, other)
         ways &= ways - 1
-    return int(board.base[occupancy] + smallest)
+    return int(board.occupancies[occupancy, BASE] + smallest)
+
+
+@jit
+def _moved(board: Board, symmetry: int, cells: int) -> int:
+    return int(
+        board.symmetries[symmetry, 0, cells & 255]
+        | board.symmetries[symmetry, 1, (cells >> 8) & 255]
+        | board.symmetries[symmetry, 2, (cells >> 16) & 255]
+        | board.symmetries[symmetry, 3, cells >> 24]
+    )

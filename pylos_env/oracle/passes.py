@@ -25,7 +25,19 @@ import numpy.typing as npt
 
 from pylos_env._jit import jit, lowest_bit, popcount
 from pylos_env.kernel import EMPTY_LOSES_FLAG, LINES_FLAG, MIN_TAKE_BACK_SHIFT, SQUARES_FLAG
-from pylos_env.oracle.board import Board, index_of, number_of, scatter
+from pylos_env.oracle.board import (
+    COVERED,
+    HIGHER,
+    LINES,
+    OPEN,
+    RESTING,
+    SQUARES,
+    WAYS,
+    Board,
+    index_of,
+    number_of,
+    scatter,
+)
 
 Table = npt.NDArray[np.uint8]
 
@@ -47,11 +59,13 @@ def describe(value: int) -> str:
 def formed(board: Board, own: int, cell: int, rules: int) -> bool:
     """Whether the sphere on `cell` stands in a formation of `own`."""
     if rules & SQUARES_FLAG:
-        for mask in board.squares[cell]:
+        for column in range(SQUARES, SQUARES + 4):
+            mask = board.cells[cell, column]
             if mask != 0 and own & mask == mask:
                 return True
     if rules & LINES_FLAG:
-        for mask in board.lines[cell]:
+        for column in range(LINES, LINES + 2):
+            mask = board.cells[cell, column]
             if mask != 0 and own & mask == mask:
                 return True
     return False
@@ -60,13 +74,13 @@ def formed(board: Board, own: int, cell: int, rules: int) -> bool:
 @jit
 def landings(board: Board, occupancy: int, source: int) -> int:
     """Mask of the cells to which a free sphere can rise, the apex left out."""
-    cells = board.open_cells[occupancy] & ~(1 << board.apex)
-    return int(cells & board.higher[source] & ~board.resting[source])
+    cells = board.occupancies[occupancy, OPEN] & ~(1 << board.apex)
+    return int(cells & board.cells[source, HIGHER] & ~board.cells[source, RESTING])
 
 
 @jit
 def can_raise(board: Board, occupancy: int, own: int) -> bool:
-    free = own & ~board.covered[occupancy]
+    free = own & ~board.occupancies[occupancy, COVERED]
     while free:
         if landings(board, occupancy, lowest_bit(free)):
             return True
@@ -81,7 +95,7 @@ def begin(
     """Pass 0 over a stretch of one class; returns how many positions it decided."""
     occupancy = number_of(board, occupied)
     spheres = popcount(occupied)
-    symmetric = board.ways[occupancy] & (board.ways[occupancy] - 1) != 0
+    symmetric = board.occupancies[occupancy, WAYS] & (board.occupancies[occupancy, WAYS] - 1) != 0
     decided = 0
     for colours in range(first, last):
         num_own = popcount(colours)
@@ -122,13 +136,13 @@ def _all_sets_won(board: Board, rules: int, table: Table, own: int, other: int, 
     occupancy = number_of(board, occupied)
     if least == 0 and not _is_won(table[index_of(board, occupancy, other)], limit):
         return False
-    free = own & ~board.covered[occupancy]
+    free = own & ~board.occupancies[occupancy, COVERED]
     rest = free
     while rest:
         first = rest & -rest
         rest ^= first
         after = number_of(board, occupied ^ first)
-        seconds = (own ^ first) & ~board.covered[after]
+        seconds = (own ^ first) & ~board.occupancies[after, COVERED]
         if (least < 2 or not seconds) and not _is_won(table[index_of(board, after, other)], limit):
             return False
         seconds &= ~(free & (first - 1))  # of two free ones the lower cell comes first
@@ -159,13 +173,13 @@ def mark_lost(
     cells = np.empty(MAX_RAISES, dtype=np.int64)
     ends = np.empty(MAX_RAISES, dtype=np.int64)
     count = 0
-    places = board.open_cells[occupancy] & ~(1 << board.apex)
+    places = board.occupancies[occupancy, OPEN] & ~(1 << board.apex)
     while places:
         sources[count], cells[count] = -1, lowest_bit(places)
         ends[count] = number_of(board, occupied | places & -places)
         count += 1
         places &= places - 1
-    free = occupied & ~board.covered[occupancy]
+    free = occupied & ~board.occupancies[occupancy, COVERED]
     while free:
         source = lowest_bit(free)
         targets = landings(board, occupancy, source)
@@ -224,7 +238,7 @@ def _mark_origins(
     least = rules >> MIN_TAKE_BACK_SHIFT
     occupied = mover | other
     num_spheres = popcount(mover)
-    played = mover & ~board.covered[number_of(board, occupied)]
+    played = mover & ~board.occupancies[number_of(board, occupied), COVERED]
     while played:
         cell = lowest_bit(played)
         played &= played - 1
@@ -237,11 +251,11 @@ def _mark_origins(
         _mark(table, index_of(board, occupancy, rest), value)  # placed from the reserve
         if num_spheres == board.spheres and rules & EMPTY_LOSES_FLAG:
             continue  # a raise would have come from a lost position
-        origins = board.open_cells[occupancy]
+        origins = board.occupancies[occupancy, OPEN]
         while origins:
             origin = lowest_bit(origins)
             origins &= origins - 1
-            if (board.higher[origin] >> cell) & 1:
+            if (board.cells[origin, HIGHER] >> cell) & 1:
                 start = number_of(board, before | (1 << origin))
                 _mark(table, index_of(board, start, rest | (1 << origin)), value)
 
@@ -260,7 +274,7 @@ def mark_won(
     """An odd pass from the lost positions of a stretch of one class; returns how many it left."""
     least = rules >> MIN_TAKE_BACK_SHIFT
     occupancy = number_of(board, occupied)
-    cells = board.open_cells[occupancy] & ~(1 << board.apex)
+    cells = board.occupancies[occupancy, OPEN] & ~(1 << board.apex)
     value = distance + 1
     visited = 0
     for colours in range(first, last):
@@ -274,7 +288,7 @@ def mark_won(
         if not rules & (SQUARES_FLAG | LINES_FLAG) or in_hand == 0:
             continue
         # put back what may have been taken: the last taken first
-        alone = least < 2 or not mover & ~board.covered[occupancy]
+        alone = least < 2 or not mover & ~board.occupancies[occupancy, COVERED]
         lasts = cells
         while lasts:
             back = lasts & -lasts
@@ -283,7 +297,7 @@ def mark_won(
                 _mark_origins(board, rules, table, mover | back, own, 1, value)
             if in_hand == 1:
                 continue
-            firsts = board.open_cells[number_of(board, occupied | back)] & ~(1 << board.apex)
+            firsts = board.occupancies[number_of(board, occupied | back), OPEN] & ~(1 << board.apex)
             firsts &= ~(cells & (back - 1))  # a pair open from the start is put back once
             while firsts:
                 _mark_origins(board, rules, table, mover | back | firsts & -firsts, own, 2, value)

@@ -10,6 +10,7 @@ stopped goes on where the last save was.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import mmap
 import os
@@ -17,13 +18,16 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
+
+if sys.platform != "win32":  # which has no such locks
+    import fcntl
 
 from pylos_env.batch import default_threads
 from pylos_env.errors import PylosError
@@ -62,10 +66,10 @@ class Stretch(NamedTuple):
 
 
 def stretches(board: Board) -> list[Stretch]:
-    classes = zip(board.class_masks.tolist(), board.class_bases.tolist(), strict=True)
+    masks, bases = boards.classes(board)
     return [
         Stretch(occupied, base, first, min(1 << occupied.bit_count(), first + STRETCH))
-        for occupied, base in classes
+        for occupied, base in zip(masks.tolist(), bases.tolist(), strict=True)
         for first in range(0, 1 << occupied.bit_count(), STRETCH)
     ]
 
@@ -107,8 +111,8 @@ class Solver:
         """Run every pass that is still to do; a stopped run raises `KeyboardInterrupt`."""
         self._check_room()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        table = allocate(self.board.size)
-        with ThreadPoolExecutor(self.threads) as pool:
+        with self._alone(), ThreadPoolExecutor(self.threads) as pool:
+            table = allocate(self.board.size)
             distance = self._resume(table)
             while distance <= MAX_DISTANCE:
                 if self.stop:
@@ -141,6 +145,21 @@ class Solver:
         what = "positions lost a turn before" if distance % 2 else "positions"
         self.report(f"{name}: {total:,} {what}, {time.monotonic() - began:.1f} s")
         return total
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep a second run away from the files of this one; a killed run leaves no lock."""
+        if sys.platform == "win32":
+            yield
+            return
+        path = self.path.with_name(self.path.name + ".lock")
+        with path.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise OracleError(f"another run is filling {self.path}") from None
+            yield
+            path.unlink(missing_ok=True)
 
     # Saving: a half-written save mixes two passes, and running the later one again mends it
 
@@ -181,7 +200,7 @@ class Solver:
         return int(state["distance"])
 
     def _finish(self, table: Table) -> Path:
-        start = int(table[self.board.class_bases[-1]])
+        start = int(table[self._work[-1].base])  # the empty board is the last class
         header = Header(
             FORMAT,
             str(self.rules),
