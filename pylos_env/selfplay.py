@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 import numpy.typing as npt
 
@@ -77,6 +78,7 @@ class SelfPlayVectorEnv:
         self.reached = np.zeros(self.num_games, dtype=np.int64)  # [games]: by the last step
         self._legal = np.zeros((self.num_games, 3), dtype=np.int32)  # [games]: their `legal_sets`
         self._batch = self.new_batch()
+        self._begun = False
         # what a step overwrites and cannot be computed back from the positions
         self._kept = [
             np.empty_like(array)
@@ -111,10 +113,13 @@ class SelfPlayVectorEnv:
         for array in (out.reward, out.terminated, out.truncated, out.mover):
             array[:] = 0
         self._write_views(out)
+        self._begun = True
         return out
 
     def step(self, actions: Any, out: SelfPlayBatch | None = None) -> SelfPlayBatch:
         """Play one action in every game."""
+        if not self._begun:
+            raise gymnasium.error.ResetNeeded("no games yet: call reset() first")
         out = self._check_out(out)
         actions = check_actions(actions, self.num_games)
         small: tuple[npt.NDArray[Any], ...] = (self.packed, self.plies, self.reached, *out[2:])

@@ -38,6 +38,14 @@ from pylos_env.single import SEED_RANGE
 __all__ = ["PylosVectorEnv", "SelfPlayBatch", "SelfPlayVectorEnv"]
 
 
+def check_autoreset_mode(mode: str | AutoresetMode) -> AutoresetMode:
+    try:
+        return AutoresetMode(mode)
+    except ValueError:
+        names = ", ".join(known.value for known in AutoresetMode)
+        raise ValueError(f"unknown autoreset_mode {mode!r}: expected one of {names}") from None
+
+
 class PylosVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[Any]]):
     """`gymnasium.make_vec("pylos_env/Pylos-v0", num_envs=...)`: N games, one seat each, compiled.
 
@@ -64,7 +72,7 @@ class PylosVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.int64], n
         self.seat_option = check_seat(seat)
         self.max_plies = check_max_plies(max_plies)
         self.draw_reward = check_draw_reward(draw_reward)
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.autoreset_mode = check_autoreset_mode(autoreset_mode)
         self.render_mode = render.check_mode(render_mode, window=False)
         self.metadata = {
             "render_modes": ["rgb_array", "ansi"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -203,3 +204,8 @@ def test_threads_work_in_a_forked_child_too() -> None:
     child.join(30)
     assert child.exitcode == 0
     assert queue.get(timeout=5) == queue.get(timeout=5)
+
+
+def test_stepping_before_reset_is_an_error() -> None:
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        SelfPlayVectorEnv(2).step([0, 1])

@@ -150,7 +150,7 @@ def test_bad_actions_are_refused_and_the_games_go_on(actions: Any, error: type[E
         ({"num_envs": 0}, "num_envs"),
         ({"num_envs": 2.5}, "num_envs"),
         ({"seat": "left"}, "0, 1 or 'random'"),
-        ({"autoreset_mode": "Later"}, "Later"),
+        ({"autoreset_mode": "Later"}, "NextStep, SameStep, Disabled"),
         ({"render_mode": "human"}, "rgb_array, ansi"),
     ],
 )

@@ -68,7 +68,7 @@ class Oracle:
         if not path.exists():
             raise OracleError(
                 f"no table for '{rules}' at {path}: build it with  pylos-solve --rules '{rules}'  "
-                "(4 GB of memory, 3.3 GB of disk, half an hour or less on two cores)"
+                "(3.6 GB of memory, 3.2 GB of disk, a quarter of an hour on two cores)"
             )
         header = read_header(path)
         if header.code != rules.code or header.levels != 4:

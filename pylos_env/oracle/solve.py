@@ -31,6 +31,7 @@ if sys.platform != "win32":  # which has no such locks
 
 from pylos_env.batch import default_threads
 from pylos_env.errors import PylosError
+from pylos_env.options import check_count
 from pylos_env.oracle import board as boards
 from pylos_env.oracle import passes
 from pylos_env.oracle.board import Board
@@ -98,7 +99,7 @@ class Solver:
             raise PylosError(f"only rules where players choose are solved, got '{self.rules}'")
         self.board = boards.build(levels)
         self.path = table_path(self.rules, levels, folder)
-        self.threads = threads or default_threads()
+        self.threads = default_threads() if threads is None else check_count("threads", threads)
         self.report = report
         self.stop = False  # set to leave after the pass under way
         self._work = stretches(self.board)
@@ -218,7 +219,10 @@ class Solver:
 
     def _check_room(self) -> None:
         need = self.board.size + SPARE_BYTES
-        self.report(f"{self.rules}, {self.board.levels} levels: {need / 1e9:.1f} GB of memory")
+        self.report(
+            f"{self.rules}, {self.board.levels} levels: {need / 1e9:.1f} GB of memory, "
+            f"{self.board.size / 1e9:.1f} GB in {self.path}; Ctrl-C saves after the pass under way"
+        )
         free = _available_memory()
         if free is not None and free < need:
             raise OracleError(
@@ -263,8 +267,10 @@ def _show(text: str) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="pylos-solve", description=__doc__.partition("\n")[0])
-    parser.add_argument("--rules", default="advanced", help="a preset or a mix (default: advanced)")
-    parser.add_argument("--levels", type=int, default=4, help="2, 3 or 4 (default)")
+    parser.add_argument("--rules", required=True, help="a preset (advanced, ...) or a mix")
+    parser.add_argument(
+        "--levels", type=int, default=4, help="4 (default: gigabytes and minutes), 3 or 2 (seconds)"
+    )
     parser.add_argument("--out", type=Path, help="folder of the table (default: the user's cache)")
     parser.add_argument("--threads", type=int, help="default: all cores")
     parser.add_argument("--verify", action="store_true", help="only check a finished table")
@@ -288,7 +294,7 @@ def main(arguments: list[str] | None = None) -> int:
     except FileNotFoundError as error:
         print(f"no such table: {error.filename}", file=sys.stderr)
         return 1
-    except (PylosError, ValueError) as error:
+    except (PylosError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -124,7 +124,8 @@ def ansi(position: Position, colour: bool | None = None) -> str:
     taken back.
     """
     if colour is None:
-        colour = sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        colour = sys.stdout is not None and sys.stdout.isatty() and not plain
     hints = _hints(position)
 
     def paint(text: str, style: str) -> str:
