@@ -97,6 +97,13 @@ def test_modules_import_only_what_stands_above_them(name: str) -> None:
         assert module in allowed, f"{name} imports {imported}"
 
 
+def test_nobody_imports_scripts_or_examples() -> None:
+    for folder in ("pylos_env", "tests", "scripts", "examples"):
+        for path in (ROOT / folder).rglob("*.py"):
+            tops = {name.partition(".")[0] for name in imports_of(path)}
+            assert not tops & {"scripts", "examples"}, path
+
+
 def run_python(code: str, **env: str) -> str:
     result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
