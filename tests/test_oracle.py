@@ -132,6 +132,19 @@ def minimax(rules: Rules) -> dict[Place, int | None]:
             return {place: known.get(place) for place in ends}
 
 
+def ends_on_a_full_board(
+    expected: dict[Place, int | None], small: board.Board
+) -> tuple[int, int, int]:
+    """Won, drawn and lost positions with all cells but the apex filled, up to symmetry."""
+    seen: dict[int, int | None] = {}
+    for (own, other), distance in expected.items():
+        if len(own) + len(other) == len(CELLS) - 1:
+            number = board.number_of(small, mask(own | other))
+            seen[board.index_of(small, number, mask(own))] = distance
+    kinds = [None if distance is None else distance % 2 for distance in seen.values()]
+    return kinds.count(1), kinds.count(None), kinds.count(0)
+
+
 def mask(cells: Spheres) -> int:
     return sum(1 << CELLS.index(cell) for cell in cells)
 
@@ -148,6 +161,8 @@ def test_the_small_table_equals_plain_minimax_everywhere(rules: str, tmp_path: P
         number = board.number_of(small, mask(own | other))
         byte = int(values[board.index_of(small, number, mask(own))])
         assert byte == (0 if distance is None else distance + 1)
+    largest = max(solve.count_values(path), key=lambda row: row.spheres)
+    assert largest == solve.Counts(13, *ends_on_a_full_board(expected, small))
     empty = expected[frozenset(), frozenset()]
     assert header.start == (0 if empty is None else empty + 1)
 
