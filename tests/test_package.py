@@ -216,7 +216,7 @@ def test_a_full_disk_costs_only_the_cache(tmp_path: Path) -> None:
 
 
 def test_processes_that_compile_at_once_do_not_mix_up_their_kernels(tmp_path: Path) -> None:
-    """Numba's own numbered files leave this open: one number could be claimed for two signatures."""
+    """Numba's own numbered files leave this open: two signatures might claim one number."""
     code = """
         import sys
         import numpy as np
