@@ -517,6 +517,8 @@ def save_plot(rows: list[Row], path: Path, title: str) -> None:
         print(f"no plot, matplotlib is {GET_PEERS}")
         return
     shown = [row for row in rows if row.wall and row.section != "F" and "/all" not in row.key]
+    if not shown:
+        return
     colours = {True: "#1f6f8b", False: "#d98c3f"}
     figure = Figure(figsize=(9, 0.27 * len(shown) + 4), layout="constrained")
     axes = figure.subplots()
@@ -561,8 +563,15 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=0.5, help="of a measurement (0.5)")
     parser.add_argument("--repeats", type=int, default=5, help="of each contender (5)")
     parser.add_argument("--only", default=",".join(SECTIONS), help="sections, such as A,D")
-    parser.add_argument("--json", type=Path, default="runs/bench_env.json", help="all numbers")
-    parser.add_argument("--plot", type=Path, help="PNG file of the rates per core-second")
+    parser.add_argument(
+        "--json", type=Path, default="runs/bench_env.json", help="all numbers (runs/bench_env.json)"
+    )
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        default="runs/bench_env.png",
+        help="PNG file of the rates per core-second (runs/bench_env.png)",
+    )
     arguments = parser.parse_args()
     if not set(arguments.only.split(",")) <= set(SECTIONS) or arguments.repeats < 1:
         parser.error("--only takes letters such as A,D and --repeats a number from 1 up")
@@ -596,8 +605,7 @@ def main() -> None:
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps(result, indent=1) + "\n")
     print(f"\nnumbers: {arguments.json}")
-    if arguments.plot:
-        save_plot(rows, arguments.plot, f"pylos-env beside its peers\n{described['cpu']}")
+    save_plot(rows, arguments.plot, f"pylos-env beside its peers\n{described['cpu']}")
 
 
 if __name__ == "__main__":
