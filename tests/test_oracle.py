@@ -12,10 +12,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pylos_env import Position, PylosError, Rules, agents
+from pylos_env import Position, PylosError, Rules, agents, oracle
 from pylos_env.geometry import CELL_SYMMETRIES, HIGHER, LINES, RESTING
 from pylos_env.kernel import full_squares
-from pylos_env.oracle import Oracle, OracleError, board, passes, solve, table
+from pylos_env.oracle import (
+    Oracle,
+    OracleError,
+    board,
+    labels,
+    measure,
+    passes,
+    solve,
+    table,
+)
 
 RULE_SETS = ["children", "standard", "mature", "advanced", "squares lines min=2"]
 
@@ -255,7 +264,7 @@ def test_a_whole_file_is_verified(small_table: Path) -> None:
 
 
 def test_a_missing_table_says_how_to_build_it(tmp_path: Path) -> None:
-    with pytest.raises(OracleError, match=r"pylos-solve --rules 'mature'.*quarter of an hour"):
+    with pytest.raises(OracleError, match=r"pylos-solve --rules 'mature'.*20 minutes"):
         Oracle.open("mature", folder=tmp_path)
 
 
@@ -277,9 +286,154 @@ def test_a_bad_block_gives_no_answer(tmp_path: Path) -> None:
     count = -(-large.size // table.BLOCK)
     header = table.Header(table.FORMAT, str(rules), rules.code, 4, large.size, 0, [7] * count)
     table.write_header(path, header)
-    oracle = Oracle.open(rules, folder=tmp_path)
+    opened = Oracle.open(rules, folder=tmp_path)
     with pytest.raises(OracleError, match="is damaged"):
-        oracle.value(Position.start())
+        opened.value(Position.start())
+
+
+# The labelled positions
+
+
+NUM_LABELS = {"advanced": 20_000, "children": 3_400, "standard": 3_599}
+
+
+@pytest.mark.parametrize("rules", NUM_LABELS)
+def test_the_shipped_labels_agree_with_themselves(rules: str) -> None:
+    """A position's byte is the best of its actions'; actions are those of the rules."""
+    found = labels.load_labels(Rules.of(rules))
+    assert len(found.packed) == NUM_LABELS[rules]
+    assert len(set(found.packed.tolist())) == len(found.packed)
+    order = [*range(1, 255, 2), 0, *range(254, 0, -2)]  # from the worst to the best
+    for row in range(0, len(found.packed), 7):
+        position = Position(int(found.packed[row]), rules)
+        after = found.after[found.begin[row] : found.begin[row + 1]].tolist()
+        assert len(after) == len(position.legal_actions()) > 1
+        assert found.byte[row] == max(after, key=order.index)
+
+
+@pytest.mark.parametrize("rules", NUM_LABELS)
+def test_the_shipped_labels_agree_with_a_search_that_sees_the_end(rules: str) -> None:
+    found = labels.load_labels(Rules.of(rules))
+    near = np.flatnonzero((found.byte > 0) & (found.byte <= 6))[:80]  # decided within five turns
+    assert len(near) == 80
+    searcher = agents.AlphaBetaAgent(6)
+    for row in near.tolist():
+        position = Position(int(found.packed[row]), rules)
+        assert searcher.value(position) == found.values[row]
+
+
+def test_labels_are_spread_over_the_game() -> None:
+    found = labels.load_labels(Rules.of("advanced"))
+    assert np.bincount(found.spheres, minlength=29)[4:29].min() > 300
+    assert (found.source == 0).mean() == 0.5
+    assert {value: int((found.values == value).sum()) for value in (1, 0, -1)} == {
+        1: 12_000,
+        0: 3_000,
+        -1: 5_000,
+    }
+
+
+def test_labels_of_other_rules_are_refused() -> None:
+    with pytest.raises(OracleError, match=r"no labelled positions for 'squares.*only for advanced"):
+        labels.load_labels(Rules.of("squares min=0"))
+
+
+def test_labels_survive_their_file(tmp_path: Path) -> None:
+    found = labels.load_labels(Rules.of("advanced")).every(50)
+    path = tmp_path / "labels.npz"
+    labels.write_labels(path, found)
+    again = labels.read_labels(path)
+    assert again.rules == found.rules
+    for field in ("packed", "source", "byte", "begin", "after"):
+        assert np.array_equal(getattr(again, field), getattr(found, field))
+    with np.load(path) as file:
+        np.savez(path.with_name("other.npz"), **{**file, "format": np.int64(9)})
+    with pytest.raises(OracleError, match="has format 9"):
+        labels.read_labels(path.with_name("other.npz"))
+
+
+def test_the_benchmark_counts_what_was_thrown_away() -> None:
+    """Agents that always and never keep the value, and one whose estimates are upside down."""
+    found = labels.load_labels(Rules.of("advanced"))
+    truth = {}
+    for row in range(0, len(found.packed), 10):
+        after = labels.values_of(found.after[found.begin[row] : found.begin[row + 1]])
+        truth[int(found.packed[row])] = int(found.values[row]), after
+
+    class Known(agents.Agent):
+        def __init__(self, good: bool) -> None:
+            super().__init__(seed=0)
+            self.name = f"known {good}"
+            self.good = good
+
+        def act(self, position: Position, key: int | None = None) -> int:
+            _, after = truth[position.packed]
+            place = after.argmax() if self.good else after.argmin()
+            return position.legal_actions()[place]
+
+        def value(self, position: Position) -> float:
+            value, _ = truth[position.packed]
+            return value / 2 if self.good else -value / 2
+
+    best = oracle.benchmark(Known(True), every=10)
+    worst = oracle.benchmark(Known(False), every=10)
+    assert best.preserving.rate == best.won.rate == best.drawn.rate == 1
+    assert worst.preserving.rate == worst.won.rate == worst.drawn.rate == 0
+    assert best.preserving.total == best.won.total + best.drawn.total
+    assert best.preserving.total == sum(share.total for share in best.phases.values())
+    assert best.preserving.total == sum(share.total for share in best.sources.values())
+    assert best.won.total == sum(share.total for share in best.won_by_spheres.values())
+    assert best.wrong_sign is not None
+    assert worst.wrong_sign is not None
+    assert (best.wrong_sign.rate, worst.wrong_sign.rate) == (0, 1)
+
+
+def test_the_benchmark_of_random_play_is_its_expectation() -> None:
+    """What a random player keeps is the share of good actions; within four standard errors."""
+    report = oracle.benchmark("random", seed=3)
+    found = labels.load_labels(Rules.of("advanced"))
+    after = labels.values_of(found.after)
+    sizes = np.diff(found.begin)
+    good = np.add.reduceat(after == np.repeat(found.values, sizes), found.begin[:-1]) / sizes
+    good = good[good < 1]
+    assert report.preserving.total == len(good)
+    error = np.sqrt((good * (1 - good)).sum()) / len(good)
+    assert abs(report.preserving.rate - good.mean()) < 4 * error
+    assert report.wrong_sign is None
+    assert oracle.benchmark("random", seed=3) == report
+
+
+def test_stronger_agents_score_higher() -> None:
+    names = ["random", "rule_based", "alphabeta:2", "alphabeta:4"]
+    rates = [oracle.benchmark(name, every=10).preserving for name in names]
+    for weaker, stronger in itertools.pairwise(rates):
+        assert weaker.rate < stronger.rate
+
+
+def test_an_illegal_action_stops_the_benchmark() -> None:
+    with pytest.raises(PylosError, match="illegal action 302"):
+        oracle.benchmark(lambda position: 302, every=100)
+
+
+def test_intervals_of_shares() -> None:
+    """Wilson's interval for 8 of 10 is 0.490 to 0.943; the ends stay inside."""
+    low, high = measure.Share(8, 10).interval
+    assert (round(low, 3), round(high, 3)) == (0.49, 0.943)
+    assert measure.Share(0, 5).interval[0] == 0
+    assert measure.Share(5, 5).interval[1] == 1
+    assert measure.Share(0, 0).interval == (0, 1)
+
+
+def test_the_bench_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert measure.main(["--agent", "random", "--agent", "rule_based", "--every", "50"]) == 0
+    out = capsys.readouterr().out
+    assert "random, advanced" in out
+    assert "rule_based, advanced" in out
+    assert "drawn positions" in out
+    assert measure.main(["--agent", "nobody"]) == 1
+    assert "unknown agent 'nobody'" in capsys.readouterr().err
+    assert measure.main(["--agent", "random", "--rules", "squares min=2"]) == 1
+    assert "no labelled positions" in capsys.readouterr().err
 
 
 # The command

@@ -35,6 +35,7 @@ ROOMS = [
     "oracle.board",
     "oracle.passes",
     "oracle.table",
+    "oracle.labels",
     "oracle.query",
     "oracle",
     "oracle.solve",
@@ -45,6 +46,7 @@ ROOMS = [
     "agents.alphabeta",
     "agents.perfect",
     "agents",
+    "oracle.measure",
     "render.scene",
     "render.board",
     "render.picture",
@@ -265,7 +267,7 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
         capture_output=True,
     )
     names = {path.name for path in target.iterdir() if not path.name.endswith(".dist-info")}
-    assert names - {"bin"} == {"pylos_env"}
+    assert names - {"bin"} == {"pylos_env", "trainers"}
     assert (target / "pylos_env" / "py.typed").exists()
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -275,6 +277,7 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
             "-c",
             "import sys; sys.path.insert(0, sys.argv[1])\n"
             "import pylos_env, gymnasium\n"
+            "pylos_env.oracle.benchmark('random', every=1000)\n"
             "assert pylos_env.__file__.startswith(sys.argv[1]), pylos_env.__file__\n"
             "env = gymnasium.make('pylos_env/Pylos-v0', opponent='rule_based')\n"
             "print(env.reset(seed=1)[0].shape, env.step(3)[1])",

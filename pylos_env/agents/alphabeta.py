@@ -17,6 +17,7 @@ A won game counts 10,000 and the turns still to search, so that faster wins are 
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -96,7 +97,7 @@ class AlphaBetaAgent(CompiledAgent):
         self._searches += len(packed)
 
     def value(self, position: Position) -> float:
-        """The search's estimate for the side to move, in spheres; won and lost are 100 and more."""
+        """The search's estimate for the side to move: 1 and -1 are proven, 0.25 is one sphere."""
         self._searches += 1
         points = search(
             position.packed,
@@ -109,7 +110,7 @@ class AlphaBetaAgent(CompiledAgent):
             np.empty((NUM_FRAMES, COUNT + 1), dtype=np.int64),
             np.empty((NUM_FRAMES, MAX_LEGAL), dtype=np.int64),
         )
-        return points / 100
+        return math.tanh(points / 400)
 
 
 @jit

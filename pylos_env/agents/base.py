@@ -85,6 +85,19 @@ class Agent:
             dtype=np.int64,
         )
 
+    def value(self, position: Position) -> float | None:
+        """The agent's own estimate for the side to move, in [-1, 1]; None where it has none."""
+        return None
+
+    def value_batch(
+        self, packed: npt.NDArray[np.int64], rules: Rules
+    ) -> npt.NDArray[np.float64] | None:
+        """`value` of each of many packed positions."""
+        values = [self.value(Position.unchecked(int(position), rules)) for position in packed]
+        if None in values:
+            return None
+        return np.array(values, dtype=np.float64)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 

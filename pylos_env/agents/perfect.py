@@ -26,10 +26,19 @@ class PerfectAgent(Agent):
 
     def policy(self, position: Position) -> npt.NDArray[np.float64]:
         check_ongoing(position)
-        rules = position.rules
-        if rules not in self._oracles:
-            self._oracles[rules] = Oracle.open(rules, self._folder)
-        best = self._oracles[rules].best_actions(position)
+        best = self._oracle(position.rules).best_actions(position)
         policy = np.zeros(NUM_ACTIONS)
         policy[best] = 1 / len(best)
         return policy
+
+    def value(self, position: Position) -> float:
+        """The truth: 1 won, 0 drawn, -1 lost."""
+        return float(self._oracle(position.rules).value(position))
+
+    def value_batch(self, packed: npt.NDArray[np.int64], rules: Rules) -> npt.NDArray[np.float64]:
+        return self._oracle(rules).values(packed).astype(np.float64)
+
+    def _oracle(self, rules: Rules) -> Oracle:
+        if rules not in self._oracles:
+            self._oracles[rules] = Oracle.open(rules, self._folder)
+        return self._oracles[rules]

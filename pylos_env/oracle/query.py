@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from pathlib import Path
 from typing import Final
 
@@ -11,10 +12,11 @@ import numpy.typing as npt
 
 from pylos_env import kernel
 from pylos_env._jit import jit
-from pylos_env.kernel import side_of, spheres_of
+from pylos_env.kernel import side_of, spheres_of, take_backs_left
 from pylos_env.oracle import board as boards
 from pylos_env.oracle.board import Board, index_of, number_of
-from pylos_env.oracle.passes import LOST_NOW
+from pylos_env.oracle.labels import Labels, values_of
+from pylos_env.oracle.passes import LOST_NOW, Table
 from pylos_env.oracle.table import (
     BLOCK_BITS,
     Header,
@@ -26,6 +28,8 @@ from pylos_env.oracle.table import (
 )
 from pylos_env.position import Position
 from pylos_env.rules import Rules
+
+Ints = npt.NDArray[np.int64]
 
 
 class Verdict(enum.Enum):
@@ -48,6 +52,12 @@ _VERDICTS: Final = {
     (-1, -1): Verdict.LOST,
 }
 
+_WORST_FIRST: Final = [*range(1, 255, 2), 0, *range(254, 0, -2)]
+_BYTES: Final = np.array(_WORST_FIRST, dtype=np.uint8)
+"""[rank]: the table's bytes from the worst to the best for the side to move."""
+_RANKS: Final = np.argsort(_BYTES).astype(np.int16)
+"""[byte]: the inverse."""
+
 
 class Oracle:
     """Answers for one rule set. Values are from the side to move, distances in whole turns."""
@@ -55,7 +65,6 @@ class Oracle:
     def __init__(self, path: Path, header: Header) -> None:
         self.path = path
         self.rules = Rules.of(header.rules)
-        self._board = boards.build(header.levels)
         self._table = map_table(path, header)
         self._checksums = header.checksums
         self._checked = np.zeros(len(header.checksums), dtype=np.bool_)
@@ -68,7 +77,7 @@ class Oracle:
         if not path.exists():
             raise OracleError(
                 f"no table for '{rules}' at {path}: build it with  pylos-solve --rules '{rules}'  "
-                "(3.6 GB of memory, 3.2 GB of disk, a quarter of an hour on two cores)"
+                "(3.6 GB of memory, 3.2 GB of disk, 5 to 20 minutes on two cores)"
             )
         header = read_header(path)
         if header.code != rules.code or header.levels != 4:
@@ -87,8 +96,8 @@ class Oracle:
     def best_actions(self, position: Position) -> list[int]:
         """The actions that win fastest, keep a draw, or resist longest."""
         bytes_after = self._after(position)
-        best = max(map(_rank, bytes_after.values()), default=0)
-        return [action for action, byte in bytes_after.items() if _rank(byte) == best]
+        best = max((_RANKS[byte] for byte in bytes_after.values()), default=0)
+        return [action for action, byte in bytes_after.items() if _RANKS[byte] == best]
 
     def classify(self, position: Position) -> dict[int, Verdict]:
         """What each legal action does to the value of the position."""
@@ -100,18 +109,33 @@ class Oracle:
 
     def values(self, packed: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
         """`value` of many packed positions."""
-        found = self._bytes(packed)
-        values = np.where(found & 1, np.int8(-1), np.int8(1))
-        values[found == 0] = 0
-        return values
+        return values_of(self._bytes(packed))
 
     def distances(self, packed: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
         """`distance` of many packed positions; -1 for a draw."""
         return self._bytes(packed).astype(np.int16) - 1
 
+    def label(self, packed: npt.NDArray[np.int64]) -> Labels:
+        """The truth about many packed positions and each of their legal actions."""
+        packed = np.ascontiguousarray(packed, dtype=np.int64)
+        _, after, begin = _successors(packed, self.rules.code)
+        return Labels(
+            self.rules,
+            packed,
+            np.zeros(len(packed), dtype=np.uint8),
+            self._bytes(packed),
+            begin,
+            self._bytes_after(after),
+        )
+
     # Inside: everything is said in the table's bytes
 
-    def _bytes(self, packed: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    @functools.cached_property
+    def _board(self) -> Board:
+        """Built by the first question: opening a table costs a millisecond, this a part of one."""
+        return boards.build(4)
+
+    def _bytes(self, packed: Ints) -> Table:
         packed = np.ascontiguousarray(packed, dtype=np.int64)
         indices = np.empty(len(packed), dtype=np.int64)
         _write_indices(self._board, packed, indices)
@@ -119,30 +143,36 @@ class Oracle:
         self._check_blocks(indices[stored])
         found = np.full(len(packed), LOST_NOW, dtype=np.uint8)
         found[stored] = self._table[indices[stored]]
-        for row in np.flatnonzero(packed >> kernel.TAKE_BACK_SHIFT).tolist():
-            position = Position.unchecked(int(packed[row]), self.rules)
-            found[row] = self._byte(position)
+        taking = np.flatnonzero(packed >> kernel.TAKE_BACK_SHIFT)
+        if len(taking):
+            _, after, begin = _successors(packed[taking], self.rules.code)
+            best = np.maximum.reduceat(_RANKS[self._bytes_after(after)], begin[:-1])
+            found[taking] = _BYTES[best]
+        return found
+
+    def _bytes_after(self, after: Ints) -> Table:
+        """The bytes of positions for the player who has just moved."""
+        found = self._bytes(after)
+        passed = after >> kernel.TAKE_BACK_SHIFT == 0
+        # the other side's loss in n is a win in n + 1, and the other way round
+        found[passed & (found > 0)] += 1
         return found
 
     def _byte(self, position: Position) -> int:
-        if position.rules != self.rules:
-            raise OracleError(f"this oracle knows '{self.rules}', asked about '{position.rules}'")
-        if position.take_backs_left:
-            return max(self._after(position).values(), key=_rank)
+        self._check_rules(position)
         return int(self._bytes(np.array([position.packed]))[0])
 
     def _after(self, position: Position) -> dict[int, int]:
         """The mover's byte after each legal action, this turn counted."""
-        result = {}
-        for action in position.legal_actions():
-            after = position.play(action)
-            byte = self._byte(after)
-            if not after.take_backs_left and byte:
-                byte += 1  # the other side's loss in n is a win in n + 1, and the other way round
-            result[action] = byte
-        return result
+        self._check_rules(position)
+        actions, after, _ = _successors(np.array([position.packed]), self.rules.code)
+        return dict(zip(actions.tolist(), self._bytes_after(after).tolist(), strict=True))
 
-    def _check_blocks(self, indices: npt.NDArray[np.int64]) -> None:
+    def _check_rules(self, position: Position) -> None:
+        if position.rules != self.rules:
+            raise OracleError(f"this oracle knows '{self.rules}', asked about '{position.rules}'")
+
+    def _check_blocks(self, indices: Ints) -> None:
         for block in np.unique(indices >> BLOCK_BITS).tolist():
             if not self._checked[block]:
                 if checksum(self._table, block) != self._checksums[block]:
@@ -154,20 +184,36 @@ def _value(byte: int) -> int:
     return 0 if byte == 0 else -1 if byte & 1 else 1
 
 
-def _rank(byte: int) -> int:
-    """Orders bytes from the worst to the best for the side to move."""
-    return 0 if byte == 0 else byte - 1000 if byte & 1 else 1000 - byte
+def _successors(packed: Ints, rules: int) -> tuple[Ints, Ints, Ints]:
+    """Every legal action of every position, the position after it, and where each row begin."""
+    begin = np.zeros(len(packed) + 1, dtype=np.int64)
+    _write_begin(packed, rules, begin)
+    actions, after = np.empty((2, begin[-1]), dtype=np.int64)
+    _write_successors(packed, rules, begin, actions, after)
+    return actions, after, begin
 
 
 @jit
-def _write_indices(
-    board: Board, packed: npt.NDArray[np.int64], indices: npt.NDArray[np.int64]
-) -> None:
-    """The index of each position; -1 where a sphere stands on the apex."""
+def _write_begin(packed: Ints, rules: int, begin: Ints) -> None:
+    for row in range(len(packed)):
+        begin[row + 1] = begin[row] + kernel.count_legal(packed[row], rules)
+
+
+@jit
+def _write_successors(packed: Ints, rules: int, begin: Ints, actions: Ints, after: Ints) -> None:
+    for row in range(len(packed)):
+        kernel.write_legal(packed[row], rules, actions[begin[row] :])
+        for number in range(begin[row], begin[row + 1]):
+            after[number] = kernel.play(packed[row], rules, actions[number])
+
+
+@jit
+def _write_indices(board: Board, packed: Ints, indices: Ints) -> None:
+    """The index of each position; -1 where it has none: the apex is placed, or a turn under way."""
     for row in range(len(packed)):
         own = spheres_of(packed[row], side_of(packed[row]))
         occupied = own | spheres_of(packed[row], 1 - side_of(packed[row]))
-        if occupied >> board.apex:
+        if occupied >> board.apex or take_backs_left(packed[row]):
             indices[row] = -1
         else:
             indices[row] = index_of(board, number_of(board, occupied), own)
