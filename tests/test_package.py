@@ -61,9 +61,59 @@ NEEDS = {"gymnasium", "llvmlite", "numba", "numpy", "pettingzoo"}  # llvmlite is
 OPTIONAL = {"pygame"}
 
 
-def module_name(path: Path) -> str:
-    name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-    return name.removesuffix("__init__").removesuffix(".")
+# The trainers stand on the whole of pylos_env; the same order holds among them.
+TRAINER_ROOMS = [
+    "files",
+    "manifest",
+    "rng",
+    "checkpoint_file",
+    "checkpoints",
+    "search.tree",
+    "search.roots",
+    "search.batched",
+    "search",
+    "network",
+    "players",
+    "ratings",
+    "arena.openings",
+    "arena.games",
+    "arena.scores",
+    "arena.sprt",
+    "arena.results",
+    "arena.contest",
+    "arena.plot",
+    "arena",
+    "arena.cli",
+    "arena.__main__",
+    "metrics.optional",
+    "metrics.tags",
+    "metrics.events",
+    "metrics.csv_file",
+    "metrics.tensorboard",
+    "metrics.console",
+    "metrics.live",
+    "metrics.weights_biases",
+    "metrics",
+    "play.moves",
+    "play.game",
+    "play.advice",
+    "play.session",
+    "play.terminal",
+    "play",
+    "play.__main__",
+    "",
+]
+TRAINERS_NEED = {"matplotlib", "numpy", "rich", "safetensors", "scipy", "tensorboard", "torch"}
+WITHOUT_TORCH = ("search", "arena", "play", "ratings", "manifest", "files")
+
+
+def modules_of(package: str) -> dict[str, Path]:
+    folder = ROOT / package
+    found = {}
+    for path in sorted(folder.rglob("*.py")):
+        name = ".".join(path.relative_to(folder).with_suffix("").parts)
+        found[name.removesuffix("__init__").removesuffix(".")] = path
+    return found
 
 
 def imports_of(path: Path) -> set[str]:
@@ -79,28 +129,43 @@ def imports_of(path: Path) -> set[str]:
     return found
 
 
-MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+MODULES = modules_of("pylos_env")
+TRAINERS = modules_of("trainers")
 
 
 def test_every_module_has_its_place_in_the_house() -> None:
     assert sorted(MODULES) == sorted(ROOMS)
+    assert sorted(TRAINERS) == sorted(TRAINER_ROOMS)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_modules_import_only_what_stands_above_them(name: str) -> None:
-    allowed = {f"pylos_env.{room}" for room in ROOMS[: ROOMS.index(name)]}
-    for imported in imports_of(MODULES[name]):
+def check_direction(package: str, rooms: list[str], name: str, path: Path, needs: set[str]) -> None:
+    """Inside its package a module imports only what stands above it, outside only what it may."""
+    allowed = {f"{package}.{room}" for room in rooms[: rooms.index(name)]}
+    for imported in imports_of(path):
         top = imported.partition(".")[0]
-        if top != "pylos_env":
-            assert top in NEEDS | OPTIONAL | sys.stdlib_module_names, f"{name} imports {imported}"
+        if top != package:
+            assert top in needs | sys.stdlib_module_names, f"{name} imports {imported}"
             continue
-        module = imported if imported in {f"pylos_env.{room}" for room in ROOMS} else ""
+        module = imported if imported in {f"{package}.{room}" for room in rooms} else ""
         module = module or imported.rpartition(".")[0]
         assert module in allowed, f"{name} imports {imported}"
 
 
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_import_only_what_stands_above_them(name: str) -> None:
+    check_direction("pylos_env", ROOMS, name, MODULES[name], NEEDS | OPTIONAL)
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_trainers_import_only_what_stands_above_them(name: str) -> None:
+    needs = TRAINERS_NEED | {"pylos_env"}
+    if name.partition(".")[0] in WITHOUT_TORCH:
+        needs -= {"torch", "tensorboard", "safetensors"}
+    check_direction("trainers", TRAINER_ROOMS, name, TRAINERS[name], needs)
+
+
 def test_nobody_imports_scripts_or_examples() -> None:
-    for folder in ("pylos_env", "tests", "scripts", "examples"):
+    for folder in ("pylos_env", "trainers", "tests", "scripts", "examples"):
         for path in (ROOT / folder).rglob("*.py"):
             tops = {name.partition(".")[0] for name in imports_of(path)}
             assert not tops & {"scripts", "examples"}, path

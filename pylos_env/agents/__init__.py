@@ -6,9 +6,17 @@
 | `rule_based` | a page of plain rules, one move ahead |
 | `alphabeta:<depth>` | the best it finds that many whole turns ahead |
 | `perfect` | from a solved table: see `pylos_env.oracle` |
+| `checkpoint:<path or level>` | a trained network: see `trainers.players` |
+
+Other packages add names by an entry point of the group `pylos_env.agents`: the name is what stands
+before the colon, the object a function `(rest of the name, seed) -> Agent`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final, cast
 
 from pylos_env.agents.alphabeta import AlphaBetaAgent
 from pylos_env.agents.base import Agent, AgentLike, FunctionAgent
@@ -29,10 +37,13 @@ __all__ = [
     "names",
 ]
 
+GROUP: Final = "pylos_env.agents"
+
 
 def names() -> list[str]:
     """The names that `make` knows."""
-    return ["random", "rule_based", "alphabeta:<depth>", "perfect"]
+    added = sorted(f"{point.name}:<...>" for point in entry_points(group=GROUP))
+    return ["random", "rule_based", "alphabeta:<depth>", "perfect", *added]
 
 
 def make(agent: AgentLike, seed: int | None = None) -> Agent:
@@ -56,4 +67,16 @@ def make(agent: AgentLike, seed: int | None = None) -> Agent:
         if not argument.isdecimal():
             raise PylosError(f"{agent!r}: expected a depth in turns, such as 'alphabeta:4'")
         return AlphaBetaAgent(int(argument), seed)
+    for point in entry_points(group=GROUP, name=name):
+        return _load(point)(argument, seed)
     raise PylosError(f"unknown agent {agent!r}: expected one of {', '.join(names())}")
+
+
+def _load(point: EntryPoint) -> Callable[[str, int | None], Agent]:
+    try:
+        return cast(Callable[[str, int | None], Agent], point.load())
+    except ModuleNotFoundError as error:
+        raise PylosError(
+            f"agents '{point.name}:...' need the package {error.name!r}: "
+            "pip install 'pylos-env[train]'"
+        ) from error

@@ -1,0 +1,148 @@
+"""Networks: what they take and give, how they begin, where they run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from pylos_env import Position, PylosError, Rules
+from pylos_env.observation import Observer
+from trainers import network
+from trainers.network import MASKED, NetworkConfig, build, choose_device, masked
+
+KINDS = ["mlp", "mlp_deep", "resmlp", "resnet"]
+
+
+def observations(kind: str, rules: Rules) -> torch.Tensor:
+    """A few positions of a game as the network sees them."""
+    observer = Observer(NetworkConfig(kind).observation, rules)
+    position = Position.start(rules)
+    seen = []
+    for number in range(12):
+        seen.append(observer.observe(position.packed, position.side))
+        legal = position.legal_actions()
+        position = position.play(legal[number % len(legal)])
+    return torch.from_numpy(np.stack(seen))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("head", ["scalar", "wdl"])
+@pytest.mark.parametrize("rules", ["advanced", "advanced greedy"])
+def test_every_network_gives_logits_and_a_value(kind: str, head: str, rules: str) -> None:
+    torch.manual_seed(0)
+    net = build(NetworkConfig(kind, value_head=head), Rules.of(rules)).eval()
+    batch = observations(kind, Rules.of(rules))
+    logits, value, wdl = net(batch)
+    assert logits.shape == (12, 303)
+    assert value.shape == (12,)
+    assert value.abs().max() <= 1
+    assert value.std() > 0, "the value does not depend on the position"
+    if head == "wdl":
+        shares = wdl.softmax(-1)
+        assert torch.allclose(value, shares[:, 0] - shares[:, 2])
+    else:
+        assert wdl is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_do_not_see_each_other_when_playing(kind: str) -> None:
+    """Batch statistics must not leak between games: networks play in eval mode."""
+    net = build(NetworkConfig(kind), Rules.of("advanced")).eval()
+    batch = observations(kind, Rules.of("advanced"))
+    together = net(batch).logits
+    alone = torch.cat([net(batch[row : row + 1]).logits for row in range(len(batch))])
+    assert torch.allclose(together, alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_parameter_learns(kind: str) -> None:
+    torch.manual_seed(0)
+    net = build(NetworkConfig(kind), Rules.of("advanced"))
+    batch = observations(kind, Rules.of("advanced"))
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+    before = {name: tensor.clone() for name, tensor in net.named_parameters()}
+    for _ in range(2):  # a block that begins with zeros passes gradients on from the second step
+        logits, value, _ = net(batch)
+        optimiser.zero_grad()
+        (logits.logsumexp(-1) - logits[:, 3] + (value - 0.5) ** 2).mean().backward()
+        optimiser.step()
+    frozen = [name for name, tensor in net.named_parameters() if torch.equal(tensor, before[name])]
+    assert not frozen
+
+
+def test_the_customers_sizes() -> None:
+    def widths(kind: str, part: str) -> list[int]:
+        net = build(NetworkConfig(kind), Rules.of("advanced"))
+        layers = getattr(net, part).modules()
+        return [layer.out_features for layer in layers if isinstance(layer, torch.nn.Linear)]
+
+    assert widths("mlp", "body") == [512, 256]
+    assert widths("mlp_deep", "body") == [512, 512, 256]
+    assert widths("mlp_deep", "policy") == [256, 303]
+    assert widths("mlp_deep", "value") == [256, 1]
+
+
+def test_the_deep_mlp_begins_orthogonal_and_undecided() -> None:
+    torch.manual_seed(0)
+    net = build(NetworkConfig("mlp_deep"), Rules.of("advanced"))
+    weight = net.body[2].weight  # 512 x 512
+    assert torch.allclose(weight @ weight.T, 2 * torch.eye(512), atol=1e-3)
+    shares = net(observations("mlp_deep", Rules.of("advanced"))).logits.softmax(-1)
+    assert shares.max() < 1.2 / 303
+
+
+def test_sizes_can_be_chosen() -> None:
+    def count(config: NetworkConfig) -> int:
+        net = build(config, Rules.of("advanced"))
+        return sum(tensor.numel() for tensor in net.parameters())
+
+    assert count(NetworkConfig(blocks=4)) > count(NetworkConfig()) > count(NetworkConfig(width=64))
+    assert count(NetworkConfig("resnet", channels=32)) < count(NetworkConfig("resnet", channels=64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_masked_actions_have_no_share_in_any_precision(dtype: torch.dtype) -> None:
+    position = Position.start()
+    mask = torch.from_numpy(position.action_mask())
+    logits = torch.linspace(-30, 30, 303, dtype=dtype)
+    shares = masked(logits, mask).float().softmax(-1)
+    assert shares[mask == 0].sum() == 0
+    assert shares[mask == 1].sum() == pytest.approx(1, abs=1e-3)
+    assert torch.isfinite(masked(logits, mask)).all()
+    assert torch.finfo(torch.float16).min < MASKED
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "cnn"}, "kind: expected one of"),
+        ({"value_head": "mean"}, "value_head"),
+        ({"width": 0}, "width"),
+        ({"blocks": -1}, "blocks"),
+    ],
+)
+def test_bad_configs_are_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        NetworkConfig(**change)
+
+
+def test_auto_takes_the_fastest_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_device("cpu").type == "cpu"
+    monkeypatch.setattr(network, "available_devices", lambda: ["cuda", "mps", "cpu"])
+    assert choose_device("auto").type == "cuda"
+    monkeypatch.setattr(network, "available_devices", lambda: ["mps", "cpu"])
+    assert choose_device("auto").type == "mps"
+    monkeypatch.setattr(network, "available_devices", lambda: ["cpu"])
+    assert choose_device("auto").type == "cpu"
+    with pytest.raises(PylosError, match=r"'cuda' is not available: this machine has \['cpu'\]"):
+        choose_device("cuda")
+    with pytest.raises(PylosError, match="unknown device 'gpu'"):
+        choose_device("gpu")
+
+
+def test_a_card_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "available_devices", lambda: ["cuda", "cpu"])
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(PylosError, match="no cuda:3: this machine has 1"):
+        choose_device("cuda:3")

@@ -1,0 +1,239 @@
+"""Policy-value networks, and the device they run on.
+
+| kind | sees | body |
+|---|---|---|
+| `mlp` | flat | 512, 256; one linear layer for each head |
+| `mlp_deep` | flat | 512, 512, 256; heads of 256; orthogonal initialisation |
+| `resmlp` | flat | `blocks` residual blocks of two layers, `width` wide (default) |
+| `resnet` | planes | `blocks` residual blocks of two 3x3 convolutions with `channels` channels |
+
+Every network answers with logits for the 303 actions, legal or not, and a value for the side to
+move: a number in [-1, 1], or chances of winning, drawing and losing (`value_head="wdl"`) whose
+difference is the value. `masked` leaves only the legal actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pylos_env.errors import PylosError
+from pylos_env.kernel import APEX, NUM_ACTIONS
+from pylos_env.observation import ObservationKind, Observer
+from pylos_env.options import check_count
+from pylos_env.rules import Rules
+
+NetworkKind = Literal["mlp", "mlp_deep", "resmlp", "resnet"]
+ValueHead = Literal["scalar", "wdl"]
+MASKED: Final = -1e4
+"""The logit of an illegal action: its share is exactly 0 in half precision too."""
+NUM_CELLS: Final = APEX + 1
+HEAD_CHANNELS: Final = 8
+
+
+@dataclass
+class NetworkConfig:
+    """Which network, and how large."""
+
+    kind: NetworkKind = "resmlp"
+    """mlp, mlp_deep, resmlp or resnet."""
+    width: int = 256
+    """resmlp: width of the blocks."""
+    blocks: int = 2
+    """resmlp, resnet: residual blocks."""
+    channels: int = 64
+    """resnet: channels of the convolutions."""
+    value_head: ValueHead = "scalar"
+    """scalar: one number; wdl: chances of winning, drawing, losing."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(NetworkKind):
+            raise ValueError(f"kind: expected one of {get_args(NetworkKind)}, got {self.kind!r}")
+        if self.value_head not in get_args(ValueHead):
+            raise ValueError(
+                f"value_head: expected one of {get_args(ValueHead)}, got {self.value_head!r}"
+            )
+        for name in ("width", "blocks", "channels"):
+            check_count(name, getattr(self, name))
+
+    @property
+    def observation(self) -> ObservationKind:
+        """What the network sees."""
+        return "planes" if self.kind == "resnet" else "flat"
+
+
+class Output(NamedTuple):
+    """What a network says of a batch of observations."""
+
+    logits: Tensor  # [batch, 303]
+    value: Tensor  # [batch], for the side to move
+    wdl: Tensor | None  # [batch, 3]: logits of win, draw, loss where the head has them
+
+
+class PolicyValueNetwork(nn.Module):
+    """A body that makes features, a policy head and a value head."""
+
+    def __init__(
+        self, body: nn.Module, policy: nn.Module, value: nn.Module, config: NetworkConfig
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.body = body
+        self.policy = policy
+        self.value = value
+
+    def forward(self, observation: Tensor) -> Output:
+        features = self.body(observation)
+        logits, value = self.policy(features), self.value(features)
+        if self.config.value_head == "wdl":
+            win, _, loss = value.softmax(dim=-1).unbind(dim=-1)
+            return Output(logits, win - loss, value)
+        return Output(logits, value.squeeze(-1).tanh(), None)
+
+
+def build(config: NetworkConfig, rules: Rules) -> PolicyValueNetwork:
+    """A fresh network; seed torch beforehand for a repeatable one."""
+    shape = Observer(config.observation, rules).shape
+    values = 3 if config.value_head == "wdl" else 1
+    if config.kind == "mlp":
+        body = _layers((shape[0], 512, 256))
+        policy, value = nn.Linear(256, NUM_ACTIONS), nn.Linear(256, values)
+        return PolicyValueNetwork(body, policy, value, config)
+    if config.kind == "mlp_deep":
+        return _mlp_deep(shape[0], values, config)
+    if config.kind == "resmlp":
+        width = config.width
+        body = nn.Sequential(
+            SplitCells(),
+            nn.Linear(shape[0] + NUM_CELLS, width),
+            *(ResidualBlock(_inner_layers(width)) for _ in range(config.blocks)),
+            nn.LayerNorm(width),
+            nn.ReLU(),
+        )
+        policy, value = nn.Linear(width, NUM_ACTIONS), nn.Linear(width, values)
+        return PolicyValueNetwork(body, policy, value, config)
+    return _resnet(shape, values, config)
+
+
+def _layers(sizes: Sequence[int]) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for i in range(len(sizes) - 1):
+        layers += [nn.Linear(sizes[i], sizes[i + 1]), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+class SplitCells(nn.Module):
+    """Own and other spheres as two sets of cells: a linear layer can then tell empty cells."""
+
+    def forward(self, flat: Tensor) -> Tensor:
+        cells = flat[:, :NUM_CELLS]
+        return torch.cat((cells.relu(), (-cells).relu(), flat[:, NUM_CELLS:]), dim=1)
+
+
+class ResidualBlock(nn.Module):
+    """Adds what its layers make of the input to the input."""
+
+    def __init__(self, layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, features: Tensor) -> Tensor:
+        added: Tensor = self.layers(features)
+        return features + added
+
+
+def _inner_layers(width: int) -> nn.Module:
+    last = nn.Linear(width, width)
+    nn.init.zeros_(last.weight)  # a fresh block changes nothing
+    return nn.Sequential(nn.LayerNorm(width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), last)
+
+
+def _mlp_deep(inputs: int, values: int, config: NetworkConfig) -> PolicyValueNetwork:
+    body = _layers((inputs, 512, 512, 256))
+    policy = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, NUM_ACTIONS))
+    value = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, values))
+    network = PolicyValueNetwork(body, policy, value, config)
+    for layer in network.modules():
+        if isinstance(layer, nn.Linear):
+            nn.init.orthogonal_(layer.weight, gain=2**0.5)
+            nn.init.zeros_(layer.bias)
+    for head, gain in ((policy, 0.01), (value, 1.0)):  # a fresh policy is nearly uniform
+        last = head[-1]
+        assert isinstance(last, nn.Linear)
+        nn.init.orthogonal_(last.weight, gain=gain)
+    return network
+
+
+def _convolution(inputs: int, outputs: int, size: int = 3) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, size, padding=size // 2, bias=False), nn.BatchNorm2d(outputs)
+    )
+
+
+class ConvolutionBlock(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = _convolution(channels, channels)
+        self.second = _convolution(channels, channels)
+
+    def forward(self, features: Tensor) -> Tensor:
+        added = self.second(functional.relu(self.first(features)))
+        return functional.relu(features + added)
+
+
+def _resnet(shape: Sequence[int], values: int, config: NetworkConfig) -> PolicyValueNetwork:
+    planes, rows, cols = shape
+    channels = config.channels
+    body = nn.Sequential(
+        _convolution(planes, channels),
+        nn.ReLU(),
+        *(ConvolutionBlock(channels) for _ in range(config.blocks)),
+    )
+
+    def head(outputs: int) -> nn.Module:
+        return nn.Sequential(
+            _convolution(channels, HEAD_CHANNELS, 1),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(HEAD_CHANNELS * rows * cols, 128),
+            nn.ReLU(),
+            nn.Linear(128, outputs),
+        )
+
+    return PolicyValueNetwork(body, head(NUM_ACTIONS), head(values), config)
+
+
+def masked(logits: Tensor, mask: Tensor) -> Tensor:
+    """The logits of legal actions; illegal ones get a large finite negative."""
+    return logits.masked_fill(mask == 0, MASKED)
+
+
+def available_devices() -> list[str]:
+    """The kinds of device that torch can use here, the fastest first."""
+    devices = []
+    if torch.cuda.is_available():
+        devices.append("cuda")
+    if torch.backends.mps.is_available():
+        devices.append("mps")
+    return [*devices, "cpu"]
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """`auto` is the fastest there is; a device that is not there is an error."""
+    there = available_devices()
+    if name == "auto":
+        return torch.device(there[0])
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise PylosError(f"unknown device {name!r}: expected auto or one of {there}") from None
+    if device.type not in there:
+        raise PylosError(f"the device {name!r} is not available: this machine has {there}")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise PylosError(f"there is no {name}: this machine has {torch.cuda.device_count()}")
+    return device

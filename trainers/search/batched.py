@@ -1,0 +1,330 @@
+"""Search: tree search over many games at once, with one evaluator call per simulation.
+
+    search = Search(rules, SearchConfig(simulations=64), num_games=256)
+    result = search.run(packed, keys, evaluate)
+
+`evaluate(packed) -> (logits, values)` is any function from positions [n] to logits [n, 303] and
+values [n] for the side to move. The search knows nothing else of it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pylos_env._jit import jit
+from pylos_env.errors import PylosError
+from pylos_env.kernel import MAX_LEGAL, is_over
+from pylos_env.options import check_count
+from pylos_env.position import Position
+from pylos_env.rules import Rules
+from trainers.search import roots, tree
+from trainers.search.tree import (
+    LEAF_TO_EVALUATE,
+    NO_LEAF,
+    ROOT,
+    UNPROVEN,
+    Floats,
+    Ints,
+    Leaves,
+    Trees,
+)
+
+Evaluate = Callable[[Ints], tuple[Floats, Floats]]
+UNLIMITED = 1 << 30
+
+
+@dataclass
+class SearchConfig:
+    """How to search; the defaults are for self-play."""
+
+    simulations: int = 64
+    """Simulations per move."""
+    root: Literal["gumbel", "puct"] = "gumbel"
+    """How the root spends them: see `roots`."""
+    c_puct: float = 1.5
+    """Weight of the priors against the values."""
+    fpu_reduction: float = 0.25
+    """How much less than its parent an unvisited action is worth at first."""
+    max_considered: int = 16
+    """Gumbel: actions that share the simulations."""
+    gumbel_scale: float = 1.0
+    """Gumbel: 1 explores, 0 plays the best it finds."""
+    c_visit: float = 50.0
+    """Gumbel: added to the largest visit count to scale values against logits."""
+    c_scale: float = 0.25
+    """Gumbel: scale of values against logits."""
+    dirichlet_alpha: float = 0.3
+    """PUCT: shape of the noise at the root."""
+    dirichlet_fraction: float = 0.25
+    """PUCT: share of the noise in the root's priors; 0 plays without."""
+    temperature: float = 1.0
+    """PUCT: actions are drawn from visits to the power of 1 / temperature; 0 plays the most."""
+
+    def __post_init__(self) -> None:
+        check_count("simulations", self.simulations)
+        check_count("max_considered", self.max_considered)
+        if self.root not in ("gumbel", "puct"):
+            raise ValueError(f"root: expected 'gumbel' or 'puct', got {self.root!r}")
+        for name in ("c_puct", "fpu_reduction", "gumbel_scale", "c_visit", "c_scale"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name}: expected 0 or more, got {getattr(self, name)!r}")
+        if not self.dirichlet_alpha > 0:
+            raise ValueError(f"dirichlet_alpha: expected more than 0, got {self.dirichlet_alpha!r}")
+        if not 0 <= self.dirichlet_fraction <= 1:
+            raise ValueError(
+                f"dirichlet_fraction: expected 0 to 1, got {self.dirichlet_fraction!r}"
+            )
+        if not self.temperature >= 0:
+            raise ValueError(f"temperature: expected 0 or more, got {self.temperature!r}")
+
+
+class SearchResult(NamedTuple):
+    """What a search found for each game; rows of `legal` and `policy` end at `num_legal`."""
+
+    action: npt.NDArray[np.int64]  # [games]: the action to play
+    value: npt.NDArray[np.float32]  # [games]: of the root, for its side to move
+    num_legal: npt.NDArray[np.int64]  # [games]
+    legal: npt.NDArray[np.int16]  # [games, most]: the legal actions in ascending order
+    policy: npt.NDArray[np.float32]  # [games, most]: the improved policy, to learn from
+    visits: npt.NDArray[np.int32]  # [games, most]
+    proven: npt.NDArray[np.int8]  # [games]: 1 a proven win, -1 a proven loss, 0 neither
+
+
+class Search:
+    """Trees for up to `num_games` games, used again by every `run`."""
+
+    def __init__(self, rules: Rules, config: SearchConfig, num_games: int) -> None:
+        self.rules = rules
+        self.config = config
+        self.num_games = check_count("num_games", num_games)
+        self._trees = tree.allocate(num_games, config.simulations + 1)
+        self._leaves = tree.allocate_leaves(num_games)
+        self._noise = np.zeros((num_games, MAX_LEGAL), dtype=np.float32)
+        self._rows = np.empty(num_games, dtype=np.int64)
+
+    def run(
+        self,
+        packed: Ints,
+        keys: Ints,
+        evaluate: Evaluate,
+        simulations: Ints | None = None,
+        plies_left: Ints | None = None,
+    ) -> SearchResult:
+        """Search every position; none may be over.
+
+        `simulations` gives each game its own number, up to the config's. A position that lies
+        `plies_left` plies below the root counts as a draw.
+        """
+        games = len(packed)
+        if games > self.num_games:
+            raise PylosError(f"{games} positions for a search of {self.num_games} games")
+        packed = np.ascontiguousarray(packed, dtype=np.int64)
+        keys = np.ascontiguousarray(keys, dtype=np.int64)
+        self._check_ongoing(packed)
+        config = self.config
+        if simulations is None:
+            simulations = np.full(games, config.simulations)
+        elif simulations.min() < 1 or simulations.max() > config.simulations:
+            raise PylosError(f"simulations: expected 1 to {config.simulations}, got {simulations}")
+        if plies_left is None:
+            plies_left = np.full(games, UNLIMITED)
+        trees, leaves = self._trees, self._leaves
+        kinds, kind_of = np.unique(simulations, return_inverse=True)
+        schedule = _schedules(config.max_considered, tuple(kinds.tolist()))
+
+        tree.plant(trees, packed)
+        logits, values = evaluate(packed)
+        _expand_roots(trees, self.rules.code, logits, values)
+        gumbel = config.root == "gumbel"
+        if gumbel:
+            _write_noise(trees, keys, config.gumbel_scale, self._noise)
+        elif config.dirichlet_fraction > 0:
+            _mix_noise(trees, keys, config.dirichlet_alpha, config.dirichlet_fraction)
+        for number in range(int(simulations.max())):
+            count = _select(
+                trees,
+                leaves,
+                self.rules.code,
+                number,
+                simulations,
+                plies_left,
+                gumbel,
+                self._noise,
+                schedule,
+                kind_of,
+                config.c_puct,
+                config.fpu_reduction,
+                config.c_visit,
+                config.c_scale,
+                self._rows,
+            )
+            if count:
+                rows = self._rows[:count]
+                logits, values = evaluate(trees.packed[rows, leaves.node[rows]])
+                _grow(trees, leaves, self.rules.code, rows, logits, values)
+            _back_up(trees, leaves, games)
+        return self._result(keys, gumbel)
+
+    def _result(self, keys: Ints, gumbel: bool) -> SearchResult:
+        games, trees = len(keys), self._trees
+        num_legal = trees.num_edges[:games, ROOT].astype(np.int64)
+        shape = (games, int(num_legal.max()))
+        result = SearchResult(
+            np.empty(games, dtype=np.int64),
+            np.empty(games, dtype=np.float32),
+            num_legal,
+            np.zeros(shape, dtype=np.int16),
+            np.zeros(shape, dtype=np.float32),
+            np.zeros(shape, dtype=np.int32),
+            trees.proven[:games, ROOT].copy(),
+        )
+        config = self.config
+        _write_result(
+            trees,
+            keys,
+            gumbel,
+            self._noise,
+            config.c_visit,
+            config.c_scale,
+            config.temperature,
+            result,
+        )
+        return result
+
+    def _check_ongoing(self, packed: Ints) -> None:
+        row = _first_over(packed, self.rules.code)
+        if row >= 0:
+            position = Position.unchecked(int(packed[row]), self.rules)
+            raise PylosError(f"row {row}: the game is over in {position}")
+
+
+@functools.cache
+def _schedules(max_considered: int, simulations: tuple[int, ...]) -> Any:
+    """[kinds, considered, simulations]: the visits that each simulation asks for."""
+    table = np.zeros((len(simulations), max_considered + 1, max(simulations)), dtype=np.int32)
+    for kind, count in enumerate(simulations):
+        for considered in range(1, max_considered + 1):
+            table[kind, considered, :count] = roots.halving_schedule(considered, count)
+    return table
+
+
+@jit
+def _first_over(packed: Ints, rules: int) -> int:
+    for row in range(len(packed)):
+        if is_over(packed[row], rules):
+            return row
+    return -1
+
+
+@jit
+def _expand_roots(trees: Trees, rules: int, logits: Floats, values: Floats) -> None:
+    legal = np.empty(MAX_LEGAL, dtype=np.int64)
+    for game in range(len(values)):
+        trees.value[game, ROOT] = values[game]
+        tree.expand(trees, game, ROOT, rules, logits[game], legal)
+
+
+@jit
+def _write_noise(trees: Trees, keys: Ints, scale: float, noise: Floats) -> None:
+    for game in range(len(keys)):
+        roots.write_gumbel(trees, game, keys[game], scale, noise[game])
+
+
+@jit
+def _mix_noise(trees: Trees, keys: Ints, alpha: float, fraction: float) -> None:
+    for game in range(len(keys)):
+        roots.mix_dirichlet(trees, game, keys[game], alpha, fraction)
+
+
+@jit
+def _select(
+    trees: Trees,
+    leaves: Leaves,
+    rules: int,
+    number: int,
+    simulations: Ints,
+    plies_left: Ints,
+    gumbel: bool,
+    noise: Floats,
+    schedule: npt.NDArray[np.int32],
+    kind_of: Ints,
+    c_puct: float,
+    fpu_reduction: float,
+    c_visit: float,
+    c_scale: float,
+    rows: Ints,
+) -> int:
+    """The next simulation of every game; writes to `rows` the games with a leaf to evaluate."""
+    scores = np.empty(MAX_LEGAL, dtype=np.float32)
+    count = 0
+    for game in range(len(simulations)):
+        if number >= simulations[game] or trees.proven[game, ROOT] != UNPROVEN:
+            leaves.kind[game] = NO_LEAF
+            continue
+        if gumbel:
+            considered = min(trees.num_edges[game, ROOT], schedule.shape[1] - 1)
+            visits = schedule[kind_of[game], considered, number]
+            edge = roots.gumbel_edge(trees, game, noise[game], visits, c_visit, c_scale, scores)
+        else:
+            edge = tree.best_edge(trees, game, ROOT, c_puct, fpu_reduction)
+        tree.descend(trees, game, rules, edge, plies_left[game], c_puct, fpu_reduction, leaves)
+        if leaves.kind[game] == LEAF_TO_EVALUATE:
+            rows[count] = game
+            count += 1
+    return count
+
+
+@jit
+def _grow(
+    trees: Trees, leaves: Leaves, rules: int, rows: Ints, logits: Floats, values: Floats
+) -> None:
+    legal = np.empty(MAX_LEGAL, dtype=np.int64)
+    for row in range(len(rows)):
+        game = rows[row]
+        node = leaves.node[game]
+        trees.value[game, node] = values[row]
+        leaves.value[game] = values[row]
+        tree.expand(trees, game, node, rules, logits[row], legal)
+
+
+@jit
+def _back_up(trees: Trees, leaves: Leaves, num_games: int) -> None:
+    for game in range(num_games):
+        if leaves.kind[game] != NO_LEAF:
+            tree.back_up(trees, game, leaves.node[game], leaves.value[game])
+
+
+@jit
+def _write_result(
+    trees: Trees,
+    keys: Ints,
+    gumbel: bool,
+    noise: Floats,
+    c_visit: float,
+    c_scale: float,
+    temperature: float,
+    result: SearchResult,
+) -> None:
+    scores = np.empty(MAX_LEGAL, dtype=np.float32)
+    for game in range(len(keys)):
+        first = trees.first_edge[game, ROOT]
+        for number in range(trees.num_edges[game, ROOT]):
+            result.legal[game, number] = trees.action[game, first + number]
+            result.visits[game, number] = trees.edge_visits[game, first + number]
+        if gumbel:
+            roots.write_gumbel_policy(trees, game, c_visit, c_scale, scores)
+            edge = roots.gumbel_choice(
+                trees, game, noise[game], c_visit, c_scale, result.policy[game]
+            )
+        else:
+            roots.write_visit_policy(trees, game, scores)
+            edge = roots.draw_edge(trees, game, keys[game], scores, temperature)
+        result.policy[game, : trees.num_edges[game, ROOT]] = scores[: trees.num_edges[game, ROOT]]
+        result.action[game] = trees.action[game, edge]
+        result.value[game] = roots.root_value(trees, game)
