@@ -22,7 +22,9 @@ import numpy.typing as npt
 NUM_LEVELS: Final = 4
 NUM_CELLS: Final = 30
 APEX: Final = 29
+NUM_GROUND_CELLS: Final = 16
 SPHERES_PER_PLAYER: Final = 15
+SPHERES_ON_SMALL_BOARD: Final = 7
 NUM_ACTIONS: Final = 303
 FIRST_RAISE: Final = 30
 STOP: Final = 29

@@ -29,10 +29,12 @@ SIDE_SHIFT: Final = 60
 TAKE_BACK_SHIFT: Final = 61
 CELLS_MASK: Final = (1 << 30) - 1
 GROUND_MASK: Final = (1 << 16) - 1
+SECOND_MASK: Final = ((1 << 9) - 1) << 16
 APEX: Final = geometry.APEX
 APEX_BIT: Final = 1 << geometry.APEX
 STOP: Final = geometry.STOP
 SPHERES: Final = geometry.SPHERES_PER_PLAYER
+SMALL_SPHERES: Final = geometry.SPHERES_ON_SMALL_BOARD
 NUM_ACTIONS: Final = geometry.NUM_ACTIONS
 MAX_LEGAL: Final = 128
 """Room for the legal actions of any position: 35 were seen in play, 107 in a search for more."""
@@ -45,6 +47,7 @@ LINES_FLAG: Final = 2
 EMPTY_LOSES_FLAG: Final = 4
 GREEDY_FLAG: Final = 8
 MIN_TAKE_BACK_SHIFT: Final = 4
+SMALL_FLAG: Final = 64  # the lowest level is missing: three levels, seven spheres a side
 
 NUM_FLAT: Final = 33
 """Length of the flat observation; one less when taking back is greedy."""
@@ -61,6 +64,13 @@ for (_source, _target), _action in geometry.RAISE_INDEX.items():
     _RAISE_INDEX[_source, _target] = _action
 _BITS: Final = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(np.float32)
 """[256, 8]: the bits of a byte, lowest first, to write eight cells of an observation at a time."""
+_CELL_IMAGES: Final = np.zeros((8, 4, 256), dtype=np.int64)
+"""[symmetry, byte, 256]: where eight cells at a time go under a symmetry."""
+for _cell in range(30):
+    for _index in range(8):
+        _CELL_IMAGES[_index, _cell // 8] |= (np.arange(256) >> _cell % 8 & 1) << int(
+            geometry.CELL_SYMMETRIES[_index, _cell]
+        )
 _PLANE_OFFSET: Final = np.array(
     [16 * level + 4 * row + col for level, row, col in geometry.CELLS], dtype=np.int64
 )
@@ -98,9 +108,26 @@ def covered(cells: int) -> int:
 
 
 @jit
-def open_cells(occupied: int) -> int:
+def min_take_back(rules: int) -> int:
+    return (rules >> MIN_TAKE_BACK_SHIFT) & 3
+
+
+@jit
+def spheres_each(rules: int) -> int:
+    """How many spheres a side has, on the board and in reserve."""
+    return SMALL_SPHERES if rules & SMALL_FLAG else SPHERES
+
+
+@jit
+def ground(rules: int) -> int:
+    """Mask of the lowest level."""
+    return SECOND_MASK if rules & SMALL_FLAG else GROUND_MASK
+
+
+@jit
+def open_cells(occupied: int, rules: int) -> int:
     """Mask of the empty cells on which a sphere can stand."""
-    return (GROUND_MASK | full_squares(occupied)) & ~occupied
+    return (ground(rules) | full_squares(occupied)) & ~occupied
 
 
 @jit
@@ -117,11 +144,6 @@ def take_backs_left(packed: int) -> int:
 def spheres_of(packed: int, seat: int) -> int:
     """Mask of the cells that hold a sphere of `seat`."""
     return (packed >> (BLACK_SHIFT * seat)) & CELLS_MASK
-
-
-@jit
-def reserve_of(packed: int, seat: int) -> int:
-    return SPHERES - popcount(spheres_of(packed, seat))
 
 
 @jit
@@ -164,14 +186,15 @@ def legal_sets(packed: int, rules: int) -> tuple[int, int, int]:
     free = own & ~covered(occupied)
     left = take_backs_left(packed)
     if left:
-        may_stop = 2 - left >= rules >> MIN_TAKE_BACK_SHIFT
+        may_stop = 2 - left >= min_take_back(rules)
         return free | may_stop << STOP, 0, 0
-    empty = open_cells(occupied)
-    if popcount(own) < SPHERES:
-        return empty, free, empty & ~GROUND_MASK
+    empty = open_cells(occupied, rules)
+    landings = empty & ~ground(rules)
+    if popcount(own) < spheres_each(rules):
+        return empty, free, landings
     if rules & EMPTY_LOSES_FLAG:
         return 0, 0, 0
-    return 0, free, empty & ~GROUND_MASK
+    return 0, free, landings
 
 
 @jit
@@ -278,6 +301,22 @@ def is_over(packed: int, rules: int) -> bool:
     return True
 
 
+@jit
+def symmetric(packed: int, index: int) -> int:
+    """The position under one of the board's eight symmetries."""
+    moved = packed >> SIDE_SHIFT << SIDE_SHIFT
+    for shift in (0, BLACK_SHIFT):
+        cells = (packed >> shift) & CELLS_MASK
+        image = (
+            _CELL_IMAGES[index, 0, cells & 255]
+            | _CELL_IMAGES[index, 1, (cells >> 8) & 255]
+            | _CELL_IMAGES[index, 2, (cells >> 16) & 255]
+            | _CELL_IMAGES[index, 3, cells >> 24]
+        )
+        moved |= image << shift
+    return int(moved)
+
+
 # Playing
 
 
@@ -333,8 +372,9 @@ def write_flat(packed: int, rules: int, seat: int, out: npt.NDArray[np.float32])
     mine, theirs = _BITS[own >> 24], _BITS[other >> 24]
     for bit in range(6):
         out[24 + bit] = mine[bit] - theirs[bit]
-    out[30] = np.float32(SPHERES - popcount(own)) / np.float32(SPHERES)
-    out[31] = np.float32(SPHERES - popcount(other)) / np.float32(SPHERES)
+    spheres = spheres_each(rules)
+    out[30] = np.float32(spheres - popcount(own)) / np.float32(spheres)
+    out[31] = np.float32(spheres - popcount(other)) / np.float32(spheres)
     if not rules & GREEDY_FLAG:
         out[32] = np.float32(take_backs_left(packed)) / np.float32(2)
 
@@ -345,7 +385,8 @@ def write_planes(packed: int, rules: int, seat: int, out: npt.NDArray[np.float32
     own = spheres_of(packed, seat)
     other = spheres_of(packed, 1 - seat)
     occupied = own | other
-    empty = open_cells(occupied)
+    empty = open_cells(occupied, rules)
+    spheres = spheres_each(rules)
     out[:] = np.float32(0)
     for cell in range(30):
         offset = _PLANE_OFFSET[cell]
@@ -355,8 +396,8 @@ def write_planes(packed: int, rules: int, seat: int, out: npt.NDArray[np.float32
             out[64 + offset] = np.float32(1)
         elif (empty >> cell) & 1:
             out[128 + offset] = np.float32(1)
-    out[192:208] = np.float32(SPHERES - popcount(own)) / np.float32(SPHERES)
-    out[208:224] = np.float32(SPHERES - popcount(other)) / np.float32(SPHERES)
+    out[192:208] = np.float32(spheres - popcount(own)) / np.float32(spheres)
+    out[208:224] = np.float32(spheres - popcount(other)) / np.float32(spheres)
     if not rules & GREEDY_FLAG:
         out[224:240] = np.float32(take_backs_left(packed)) / np.float32(2)
 

@@ -127,19 +127,19 @@ def parse_layout(text: str) -> Layout:
         raise NotationError(f"{text!r}: the side to move is {side!r}, expected 'w' or 'b'")
     if take_backs not in ("0", "1", "2"):
         raise NotationError(f"{text!r}: take-backs left is {take_backs!r}, expected 0, 1 or 2")
-    layout = Layout(white, black, SIDE_LETTERS.index(side), int(take_backs))
-    check_support(text, white | black)
-    return layout
+    return Layout(white, black, SIDE_LETTERS.index(side), int(take_backs))
 
 
-def check_support(text: str, occupied: int) -> None:
-    """Refuse a board on which a sphere hangs in the air; `text` is for the error."""
+def check_support(text: str, occupied: int, floor: int) -> None:
+    """Refuse a board on which a sphere hangs in the air; `text` is for the error.
+
+    `floor` is a mask of cells that carry without a sphere.
+    """
     for cell, supports in enumerate(SUPPORTS):
-        if occupied >> cell & 1 and occupied & supports != supports:
+        lacking = supports & ~(occupied | floor)
+        if occupied >> cell & 1 and lacking:
             missing = [
-                CELL_NAMES[CELL_INDEX[below]]
-                for below in CELLS
-                if supports & ~occupied & 1 << CELL_INDEX[below]
+                CELL_NAMES[CELL_INDEX[below]] for below in CELLS if lacking & 1 << CELL_INDEX[below]
             ]
             raise NotationError(
                 f"{text!r}: the sphere at {CELL_NAMES[cell]} floats, "

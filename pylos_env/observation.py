@@ -3,8 +3,8 @@
 **Flat**, float32, from the observing seat's side:
 
     0-29   the cells: +1 own sphere, -1 the other's, 0 empty
-    30     own reserve / 15
-    31     the other's reserve / 15
+    30     own reserve, as a share of all its spheres
+    31     the other's reserve, likewise
     32     take-backs left to the side on turn / 2        (only where take_back="choose")
 
 **Planes**, float32 [15, 4, 4] ([14, 4, 4] where take_back="greedy"), values in [0, 1]. Level *l*
@@ -14,8 +14,8 @@ fills the top left (4-l)x(4-l) of its plane: cell (l, row, col) stands at [row, 
      0- 3  own spheres on levels 1-4
      4- 7  the other's spheres on levels 1-4
      8-11  empty cells of levels 1-4 that would carry a sphere
-    12     own reserve / 15, everywhere
-    13     the other's reserve / 15, everywhere
+    12     own reserve, as a share of all its spheres, everywhere
+    13     the other's reserve, likewise, everywhere
     14     take-backs left to the side on turn / 2, everywhere     (only where take_back="choose")
 """
 

@@ -9,15 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pylos_env import kernel, notation
-from pylos_env.errors import IllegalMoveError, NotationError
+from pylos_env.errors import IllegalMoveError, NotationError, PylosError
 from pylos_env.geometry import (
     APEX,
-    CELL_SYMMETRIES,
     FIRST_RAISE,
     LINE_MASKS,
     NUM_ACTIONS,
     RAISES,
-    SPHERES_PER_PLAYER,
     SQUARE_MASKS,
     STOP,
     SUPPORTS,
@@ -67,8 +65,7 @@ class Position:
             raise NotationError(f"{packed} holds two spheres at {cell}")
         side = packed >> kernel.SIDE_SHIFT & 1
         layout = notation.Layout(white, black, side, packed >> kernel.TAKE_BACK_SHIFT)
-        notation.check_support(str(packed), white | black)
-        _check_possible(layout, rules)
+        _check_possible(str(packed), layout, rules)
         _fill(self, packed, rules, rules.code)
 
     @classmethod
@@ -88,7 +85,7 @@ class Position:
             raise TypeError(f"a position's text must be a str, got {text!r}")
         rules = Rules.of(rules)
         layout = notation.parse_layout(text)
-        _check_possible(layout, rules)
+        _check_possible(text, layout, rules)
         white, black, side, take_backs = layout
         packed = (
             white
@@ -124,8 +121,8 @@ class Position:
     def reserves(self) -> tuple[int, int]:
         """Spheres in hand: (white's, black's)."""
         return (
-            SPHERES_PER_PLAYER - self.white.bit_count(),
-            SPHERES_PER_PLAYER - self.black.bit_count(),
+            self.rules.spheres - self.white.bit_count(),
+            self.rules.spheres - self.black.bit_count(),
         )
 
     @property
@@ -225,11 +222,9 @@ class Position:
 
     def symmetric(self, index: int) -> Position:
         """The position under one of the board's eight symmetries (0 is the identity)."""
-        image = CELL_SYMMETRIES[index]
-        white = sum(1 << int(image[cell]) for cell in range(APEX + 1) if self.white >> cell & 1)
-        black = sum(1 << int(image[cell]) for cell in range(APEX + 1) if self.black >> cell & 1)
-        high = self.packed >> kernel.SIDE_SHIFT << kernel.SIDE_SHIFT
-        return Position.unchecked(white | black << kernel.BLACK_SHIFT | high, self.rules)
+        if not 0 <= index < 8:
+            raise PylosError(f"expected a symmetry from 0 to 7, got {index}")
+        return Position.unchecked(kernel.symmetric(self.packed, index), self.rules)
 
     def why_illegal(self, action: int) -> str:
         """What an illegal action breaks, with its text and the position's."""
@@ -254,7 +249,9 @@ class Position:
         if action < FIRST_RAISE:
             if occupied >> action & 1:
                 return "the cell is taken"
-            if occupied & SUPPORTS[action] != SUPPORTS[action]:
+            if _floor(self.rules) >> action & 1:
+                return "this board has no level 1"
+            if (occupied | _floor(self.rules)) & SUPPORTS[action] != SUPPORTS[action]:
                 return "nothing to rest on, the four cells below must be filled"
             return "the reserve is empty"
         source, target = RAISES[action - FIRST_RAISE]
@@ -307,14 +304,22 @@ def _fill(position: Position, packed: int, rules: Rules, code: int) -> Position:
     return position
 
 
-def _check_possible(layout: notation.Layout, rules: Rules) -> None:
+def _floor(rules: Rules) -> int:
+    """Mask of the cells that carry without a sphere: the level that a small board lacks."""
+    return kernel.GROUND_MASK if rules.levels == 3 else 0
+
+
+def _check_possible(given: str, layout: notation.Layout, rules: Rules) -> None:
     text = notation.layout_text(layout)
     white, black, side, take_backs = layout
+    notation.check_support(given, white | black, _floor(rules))
     own, other = (white, black) if side == WHITE else (black, white)
+    if rules.levels == 3 and (white | black) & kernel.GROUND_MASK:
+        raise NotationError(f"{text!r}: under the rules '{rules}' the lowest level stays empty")
     for name, spheres in (("white", white), ("black", black)):
-        if spheres.bit_count() > SPHERES_PER_PLAYER:
+        if spheres.bit_count() > rules.spheres:
             raise NotationError(
-                f"{text!r}: {name} has {spheres.bit_count()} spheres, at most 15 exist"
+                f"{text!r}: {name} has {spheres.bit_count()} spheres, at most {rules.spheres} exist"
             )
     if own >> APEX & 1:
         raise NotationError(
@@ -333,13 +338,12 @@ def _check_possible(layout: notation.Layout, rules: Rules) -> None:
         possible = _just_formed(own, other, rules)
     else:  # some free sphere has just been taken from a position with two left
         possible = (
-            own.bit_count() < SPHERES_PER_PLAYER
+            own.bit_count() < rules.spheres
             and bool(own & ~kernel.covered(own | other))
             and any(
                 _just_formed(own | 1 << cell, other, rules)
                 for cell in range(APEX)
-                if not (own | other) >> cell & 1
-                and (own | other) & SUPPORTS[cell] == SUPPORTS[cell]
+                if kernel.open_cells(own | other, rules.code) >> cell & 1
             )
         )
     if not possible:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pylos_env.errors import NotationError
+from pylos_env.geometry import SPHERES_ON_SMALL_BOARD, SPHERES_PER_PLAYER
 from pylos_env.options import check_between
 
 TakeBack = Literal["choose", "greedy"]
@@ -29,6 +30,8 @@ class Rules:
     """How many spheres a formation obliges its owner to take back; the most is always two."""
     empty_reserve_loses: bool = False
     """The side to move with an empty reserve has lost, even if it could raise."""
+    levels: int = 4
+    """4, or 3 for the small board: the lowest level is missing, and each side has seven spheres."""
     take_back: TakeBack = "choose"
     """Who decides what is taken back: the player, action by action, or the rule "greedy" (at most
     two, each time the free sphere with the lowest cell number)."""
@@ -39,6 +42,8 @@ class Rules:
                 raise TypeError(f"Rules.{name} must be a bool, got {getattr(self, name)!r}")
         least = check_between(self.min_take_back, 0, 2, "Rules.min_take_back")
         object.__setattr__(self, "min_take_back", least)
+        levels = check_between(self.levels, 3, 4, "Rules.levels")
+        object.__setattr__(self, "levels", levels)
         if self.take_back not in TAKE_BACK_MODES:
             raise ValueError(
                 f"unknown take_back {self.take_back!r}: expected one of {list(TAKE_BACK_MODES)}"
@@ -52,6 +57,11 @@ class Rules:
         elif not isinstance(rules, Rules):
             raise TypeError(f"rules must be a name or a Rules record, got {rules!r}")
         return rules if take_back is None else dataclasses.replace(rules, take_back=take_back)
+
+    @property
+    def spheres(self) -> int:
+        """How many spheres each side has."""
+        return SPHERES_PER_PLAYER if self.levels == 4 else SPHERES_ON_SMALL_BOARD
 
     @property
     def formations(self) -> bool:
@@ -72,11 +82,13 @@ class Rules:
             | self.empty_reserve_loses << 2
             | (self.take_back == "greedy") << 3
             | self.min_take_back << 4
+            | (self.levels == 3) << 6
         )
 
     def __str__(self) -> str:
-        suffix = " greedy" if self.take_back == "greedy" else ""
-        chosen = dataclasses.replace(self, take_back="choose")
+        suffix = " levels=3" if self.levels == 3 else ""
+        suffix += " greedy" if self.take_back == "greedy" else ""
+        chosen = dataclasses.replace(self, levels=4, take_back="choose")
         for name, preset in PRESETS.items():
             if preset == chosen:
                 return name + suffix
@@ -113,6 +125,8 @@ def _parse(text: str) -> Rules:
             base = dataclasses.replace(base, empty_reserve_loses=True)
         elif word == "greedy":
             base = dataclasses.replace(base, take_back="greedy")
+        elif word in ("levels=3", "levels=4"):
+            base = dataclasses.replace(base, levels=int(word[-1]))
         elif word in ("min=0", "min=1", "min=2"):
             base = dataclasses.replace(base, min_take_back=int(word[-1]))
         else:
@@ -123,5 +137,5 @@ def _parse(text: str) -> Rules:
 def _unknown(text: str, word: str) -> NotationError:
     return NotationError(
         f"unknown rules {text!r}: {word!r} is not one of {', '.join(PRESETS)}, "
-        "nor a part of a mix (squares, lines, min=0, min=1, min=2, empty-loses, greedy)"
+        "nor a part of a mix (squares, lines, min=0, min=1, min=2, empty-loses, levels=3, greedy)"
     )

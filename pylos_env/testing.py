@@ -15,12 +15,12 @@ import numpy.typing as npt
 from pylos_env import kernel
 from pylos_env._jit import jit
 from pylos_env.kernel import (
-    MIN_TAKE_BACK_SHIFT,
     count_legal,
     covered,
     draw,
     is_over,
     legal_sets,
+    min_take_back,
     pack,
     play,
     random_action,
@@ -195,7 +195,7 @@ def _write_sets(packed: int, rules: int, out: npt.NDArray[np.int64], count: int)
         rest ^= first
         left = own ^ first
         seconds = left & ~covered(left | other)
-        one_is_enough = rules >> MIN_TAKE_BACK_SHIFT < 2 or not seconds
+        one_is_enough = min_take_back(rules) < 2 or not seconds
         if take_backs_left(packed) == 1 or one_is_enough:
             out[count] = pack(other, left, 1 - side, 0)
             count += 1

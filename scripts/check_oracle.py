@@ -2,7 +2,8 @@
 
 1. Random positions: the value and distance must follow from those of the positions after every
    whole turn, found by the slow rules of tests/reference.py.
-2. Games: from positions that it says are won the perfect agent must win against every opponent, in
+2. Symmetric positions must have one answer, mid-turn too.
+3. Games: from positions that it says are won the perfect agent must win against every opponent, in
    no more turns than it says; from drawn ones it must not lose.
 
     python scripts/check_oracle.py --rules advanced --positions 2000 --games 100
@@ -18,12 +19,14 @@ import time
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
+
 from pylos_env import Outcome, Position, Rules, agents
 from pylos_env.agents.perfect import PerfectAgent
 from pylos_env.oracle import Oracle
 from pylos_env.testing import random_game
 
-OPPONENTS = ["random", "rule_based", "alphabeta:4"]
+OPPONENTS = ["random", "rule_based", "alphabeta:2", "alphabeta:4", "alphabeta:6"]
 
 
 def load_reference() -> ModuleType:
@@ -76,6 +79,16 @@ def check_positions(oracle: Oracle, rules: Rules, count: int) -> None:
             print(f"{number} positions agree, {time.monotonic() - began:.0f} s", flush=True)
 
 
+def check_symmetries(oracle: Oracle, rules: Rules, games: int) -> None:
+    positions = [p for seed in range(games) for p in random_game(rules, seed).positions()]
+    images = np.array([[p.symmetric(index).packed for index in range(8)] for p in positions])
+    answers = oracle.distances(images.ravel()).reshape(images.shape)
+    differing = (answers != answers[:, :1]).any(axis=1)
+    if differing.any():
+        sys.exit(f"{positions[int(differing.argmax())]}: its images have different distances")
+    print(f"{len(positions):,} positions and their eight images agree", flush=True)
+
+
 def play(position: Position, players: tuple[agents.Agent, agents.Agent], limit: int) -> Position:
     for _ in range(limit):
         if position.outcome is not Outcome.ONGOING:
@@ -120,6 +133,7 @@ def main() -> None:
     start = Position.start(rules)
     print(f"{rules}: the start has value {oracle.value(start)}, distance {oracle.distance(start)}")
     check_positions(oracle, rules, options.positions)
+    check_symmetries(oracle, rules, 200)
     check_games(oracle, rules, options.games)
 
 

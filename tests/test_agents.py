@@ -138,7 +138,8 @@ def test_formations_are_completed_and_blocked(name: str) -> None:
 
 def test_threats_are_the_cells_that_complete_a_formation() -> None:
     position = Position.parse("WW..W....B..B.B./........./..../. w 0")
-    own, cells = position.white, kernel.open_cells(position.white | position.black)
+    own = position.white
+    cells = kernel.open_cells(own | position.black, position.rules.code)
     found = features.threats(own, cells, position.rules.code)
     brute = [
         cell

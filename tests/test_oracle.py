@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pylos_env import Position, PylosError, Rules, agents, oracle
+from pylos_env import Outcome, Position, PylosError, Rules, agents, oracle
 from pylos_env.geometry import CELL_SYMMETRIES, HIGHER, LINES, RESTING
 from pylos_env.kernel import full_squares
 from pylos_env.oracle import (
@@ -25,6 +25,7 @@ from pylos_env.oracle import (
     solve,
     table,
 )
+from pylos_env.testing import random_game
 
 RULE_SETS = ["children", "standard", "mature", "advanced", "squares lines min=2"]
 
@@ -294,7 +295,7 @@ def test_a_bad_block_gives_no_answer(tmp_path: Path) -> None:
 # The labelled positions
 
 
-NUM_LABELS = {"advanced": 20_000, "children": 3_400, "standard": 3_599}
+NUM_LABELS = {"advanced": 20_000, "children": 3_400, "standard": 3_599, "mature": 4_000}
 
 
 @pytest.mark.parametrize("rules", NUM_LABELS)
@@ -589,3 +590,55 @@ def test_the_perfect_agent_says_what_it_needs(
     monkeypatch.setenv("PYLOS_ORACLE", str(tmp_path))
     with pytest.raises(OracleError, match="pylos-solve --rules 'advanced'"):
         agents.make("perfect").act(Position.start())
+
+
+# The small board as a game of its own
+
+
+def test_the_small_board_is_the_three_level_game(tmp_path: Path) -> None:
+    """`levels=3` plays on the upper three levels: its games agree with its table, turn by turn."""
+    for rules in ("advanced levels=3", "mature levels=3"):
+        solve.Solver(rules, folder=tmp_path, report=lambda text: None).solve()
+        small = Oracle.open(rules, folder=tmp_path)
+        assert str(small.rules) == rules
+        start = Position.start(rules)
+        assert start.reserves == (7, 7)
+        assert len(start.legal_actions()) == 9
+        plain = minimax(Rules.of(rules.removesuffix(" levels=3")))
+        empty = plain[frozenset(), frozenset()]
+        assert small.distance(start) == empty
+        seen = 0
+        for seed in range(150):
+            for position in random_game(rules, seed).positions():
+                if position.take_backs_left or position[29] != ".":
+                    continue
+                cells = [
+                    frozenset(CELLS[cell - 16] for cell in range(16, 30) if mask >> cell & 1)
+                    for mask in (position.white, position.black)
+                ]
+                own, other = cells if position.side == 0 else cells[::-1]
+                assert small.distance(position) == plain[own, other]
+                ends = ends_of_turns(own, other, Rules.of(rules.removesuffix(" levels=3")))
+                assert (position.outcome is Outcome.ONGOING) == bool(ends)
+                seen += 1
+        assert seen > 2000
+
+
+def test_the_perfect_agent_plays_the_small_board(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYLOS_ORACLE", str(tmp_path))
+    with pytest.raises(OracleError, match=r"pylos-solve --rules 'advanced levels=3'  \(seconds"):
+        agents.make("perfect").act(Position.start("advanced levels=3"))
+    solve.Solver("advanced levels=3", report=lambda text: None).solve()
+    truth = Oracle.open("advanced levels=3")
+    for seed in range(20):
+        position = Position.start("advanced levels=3")
+        winner = position.side if truth.value(position) == 1 else 1 - position.side
+        players = [agents.make("rule_based", seed=seed), agents.make("rule_based", seed=seed)]
+        players[winner] = agents.make("perfect", seed=seed)
+        for _ in range(200):
+            if position.outcome is not Outcome.ONGOING:
+                break
+            position = position.play(players[position.side].act(position))
+        assert position.outcome is (Outcome.WHITE_WINS, Outcome.BLACK_WINS)[winner]

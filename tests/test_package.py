@@ -101,6 +101,12 @@ TRAINER_ROOMS = [
     "play.terminal",
     "play",
     "play.__main__",
+    "alphazero.config",
+    "alphazero.selfplay",
+    "alphazero.targets",
+    "alphazero.replay",
+    "alphazero.learner",
+    "alphazero",
     "",
 ]
 TRAINERS_NEED = {"matplotlib", "numpy", "rich", "safetensors", "scipy", "tensorboard", "torch"}

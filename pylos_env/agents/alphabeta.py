@@ -120,7 +120,7 @@ def evaluate(packed: int, rules: int) -> int:
     own, other = spheres_of(packed, side), spheres_of(packed, 1 - side)
     occupied = own | other
     held = covered(occupied)
-    cells = open_cells(occupied)
+    cells = open_cells(occupied, rules)
     mine = popcount(threats(own, cells, rules))
     theirs = popcount(threats(other, cells, rules))
     return (

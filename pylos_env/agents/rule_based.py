@@ -71,8 +71,8 @@ def score(packed: int, rules: int, action: int) -> int:
     if take_backs_left(after) == 2:
         points += 200
 
-    open_before = open_cells(before_own | before_other)
-    open_now = open_cells(own | other)
+    open_before = open_cells(before_own | before_other, rules)
+    open_now = open_cells(own | other, rules)
     if own & ~before_own & threats(before_other, open_before, rules):
         points += 150
     if threats(other, open_now, rules):

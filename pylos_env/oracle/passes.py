@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pylos_env._jit import jit, lowest_bit, popcount
-from pylos_env.kernel import EMPTY_LOSES_FLAG, LINES_FLAG, MIN_TAKE_BACK_SHIFT, SQUARES_FLAG
+from pylos_env.kernel import EMPTY_LOSES_FLAG, LINES_FLAG, SQUARES_FLAG, min_take_back
 from pylos_env.oracle.board import (
     COVERED,
     HIGHER,
@@ -131,7 +131,7 @@ def _is_won(value: int, limit: int) -> bool:
 @jit
 def _all_sets_won(board: Board, rules: int, table: Table, own: int, other: int, limit: int) -> bool:
     """After a formation: whether every set that can be taken back leaves a won position."""
-    least = rules >> MIN_TAKE_BACK_SHIFT
+    least = min_take_back(rules)
     occupied = own | other
     occupancy = number_of(board, occupied)
     if least == 0 and not _is_won(table[index_of(board, occupancy, other)], limit):
@@ -235,7 +235,7 @@ def _mark_origins(
     board: Board, rules: int, table: Table, mover: int, other: int, taken: int, value: int
 ) -> None:
     """Every position from which one move of `mover` led to this board, before it took back."""
-    least = rules >> MIN_TAKE_BACK_SHIFT
+    least = min_take_back(rules)
     occupied = mover | other
     num_spheres = popcount(mover)
     played = mover & ~board.occupancies[number_of(board, occupied), COVERED]
@@ -272,7 +272,7 @@ def mark_won(
     distance: int,
 ) -> int:
     """An odd pass from the lost positions of a stretch of one class; returns how many it left."""
-    least = rules >> MIN_TAKE_BACK_SHIFT
+    least = min_take_back(rules)
     occupancy = number_of(board, occupied)
     cells = board.occupancies[occupancy, OPEN] & ~(1 << board.apex)
     value = distance + 1

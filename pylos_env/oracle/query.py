@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from pylos_env import kernel
 from pylos_env._jit import jit
+from pylos_env.geometry import NUM_GROUND_CELLS
 from pylos_env.kernel import side_of, spheres_of, take_backs_left
 from pylos_env.oracle import board as boards
 from pylos_env.oracle.board import Board, index_of, number_of
@@ -64,7 +66,7 @@ class Oracle:
 
     def __init__(self, path: Path, header: Header) -> None:
         self.path = path
-        self.rules = Rules.of(header.rules)
+        self.rules = dataclasses.replace(Rules.of(header.rules), levels=header.levels)
         self._table = map_table(path, header)
         self._checksums = header.checksums
         self._checked = np.zeros(len(header.checksums), dtype=np.bool_)
@@ -75,12 +77,17 @@ class Oracle:
         rules = Rules.of(rules)
         path = table_path(rules, folder=folder)
         if not path.exists():
+            cost = "3.6 GB of memory, 3.2 GB of disk, 5 to 20 minutes on two cores"
+            cost = cost if rules.levels == 4 else "seconds"
             raise OracleError(
                 f"no table for '{rules}' at {path}: build it with  pylos-solve --rules '{rules}'  "
-                "(3.6 GB of memory, 3.2 GB of disk, 5 to 20 minutes on two cores)"
+                f"({cost})"
             )
         header = read_header(path)
-        if header.code != rules.code or header.levels != 4:
+        if (
+            header.code != dataclasses.replace(rules, levels=4).code
+            or header.levels != rules.levels
+        ):
             raise OracleError(f"{path} holds '{header.rules}' on {header.levels} levels")
         return cls(path, header)
 
@@ -133,12 +140,13 @@ class Oracle:
     @functools.cached_property
     def _board(self) -> Board:
         """Built by the first question: opening a table costs a millisecond, this a part of one."""
-        return boards.build(4)
+        return boards.build(self.rules.levels)
 
     def _bytes(self, packed: Ints) -> Table:
         packed = np.ascontiguousarray(packed, dtype=np.int64)
         indices = np.empty(len(packed), dtype=np.int64)
-        _write_indices(self._board, packed, indices)
+        lowest = 0 if self.rules.levels == 4 else NUM_GROUND_CELLS
+        _write_indices(self._board, lowest, packed, indices)
         stored = indices >= 0
         self._check_blocks(indices[stored])
         found = np.full(len(packed), LOST_NOW, dtype=np.uint8)
@@ -208,11 +216,14 @@ def _write_successors(packed: Ints, rules: int, begin: Ints, actions: Ints, afte
 
 
 @jit
-def _write_indices(board: Board, packed: Ints, indices: Ints) -> None:
-    """The index of each position; -1 where it has none: the apex is placed, or a turn under way."""
+def _write_indices(board: Board, lowest: int, packed: Ints, indices: Ints) -> None:
+    """The index of each position; -1 where it has none: the apex is placed, or a turn under way.
+
+    The board's first cell is the game's cell `lowest`.
+    """
     for row in range(len(packed)):
-        own = spheres_of(packed[row], side_of(packed[row]))
-        occupied = own | spheres_of(packed[row], 1 - side_of(packed[row]))
+        own = spheres_of(packed[row], side_of(packed[row])) >> lowest
+        occupied = own | spheres_of(packed[row], 1 - side_of(packed[row])) >> lowest
         if occupied >> board.apex or take_backs_left(packed[row]):
             indices[row] = -1
         else:

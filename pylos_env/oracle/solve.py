@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import mmap
 import os
@@ -116,12 +117,14 @@ class Solver:
     def __init__(
         self,
         rules: str | Rules,
-        levels: int = 4,
+        levels: int | None = None,
         folder: str | Path | None = None,
         threads: int | None = None,
         report: Report = print,
     ) -> None:
-        self.rules = Rules.of(rules)
+        given = Rules.of(rules)
+        levels = given.levels if levels is None else levels
+        self.rules = dataclasses.replace(given, levels=4)  # the board's size is the board's matter
         if self.rules.take_back != "choose":
             raise PylosError(f"only rules where players choose are solved, got '{self.rules}'")
         self.board = boards.build(levels)
@@ -330,7 +333,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="pylos-solve", description=__doc__.partition("\n")[0])
     parser.add_argument("--rules", required=True, help="a preset (advanced, ...) or a mix")
     parser.add_argument(
-        "--levels", type=int, default=4, help="4 (default: gigabytes and minutes), 3 or 2 (seconds)"
+        "--levels", type=int, help="4 (default: gigabytes and minutes), 3 or 2 (seconds)"
     )
     parser.add_argument("--out", type=Path, help="folder of the table (default: the user's cache)")
     parser.add_argument("--threads", type=int, help="default: all cores")

@@ -7,6 +7,7 @@ it is first read, so that a damaged file cannot give an answer.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import zlib
@@ -50,9 +51,10 @@ def default_folder() -> Path:
     return Path(cache) / "pylos-env" / "oracle"
 
 
-def table_path(rules: Rules, levels: int = 4, folder: str | Path | None = None) -> Path:
-    name = str(rules).replace(" ", "+")
-    return Path(folder or default_folder()) / f"{name}-{levels}.table"
+def table_path(rules: Rules, levels: int | None = None, folder: str | Path | None = None) -> Path:
+    """The file of a rule set, on its own board or on one with so many levels."""
+    name = str(dataclasses.replace(rules, levels=4)).replace(" ", "+")
+    return Path(folder or default_folder()) / f"{name}-{levels or rules.levels}.table"
 
 
 def checksum(table: Table, block: int) -> int:

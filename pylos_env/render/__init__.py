@@ -28,7 +28,6 @@ from pylos_env.geometry import (
     NUM_CELLS,
     NUM_LEVELS,
     RAISES,
-    SPHERES_PER_PLAYER,
     STOP,
 )
 from pylos_env.position import BLACK, SIDE_NAMES, WHITE, Outcome, Position
@@ -168,7 +167,7 @@ def _footer(position: Position, hints: _Hints, paint: Paint) -> list[str]:
     lines = []
     for seat, (letter, count) in enumerate(zip("WB", position.reserves, strict=True)):
         arrow = ">" if position.outcome is Outcome.ONGOING and seat == position.side else " "
-        row = paint(letter * count, letter) + "." * (SPHERES_PER_PLAYER - count)
+        row = paint(letter * count, letter) + "." * (position.rules.spheres - count)
         lines.append(f"{arrow} {SIDE_NAMES[seat]}  {row}  {count:2} in reserve")
     legend = [
         text

@@ -1,0 +1,282 @@
+"""Every setting of the AlphaZero trainer: its type, its default, what it does.
+
+The YAML files in `configs/` hold groups and experiments, which list only what differs from here.
+`check` refuses what cannot work before any work begins, by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pylos_env.errors import PylosError
+from pylos_env.rules import Rules
+from trainers.network import NetworkConfig, choose_device
+from trainers.search import SearchConfig
+
+
+class ConfigError(PylosError):
+    """A setting that cannot work; the message begins with its name."""
+
+
+@dataclass
+class SelfPlayConfig:
+    """How games are played to learn from."""
+
+    games: int = 256
+    """Games at once in each group."""
+    groups: int = 2
+    """Groups of games, each with a thread of its own."""
+    full_share: float = 0.25
+    """Share of moves that get all simulations and are learnt from; the others are quick."""
+    quick_simulations: int = 16
+    """Simulations of a quick move."""
+    opening_share: float = 0.75
+    """Share of games that begin with random plies."""
+    opening_plies: int = 40
+    """The most random plies that a game begins with; their number is uniform up to here."""
+    temperature_plies: int = 15
+    """PUCT: plies drawn at the search's temperature; later ones play the most visited action."""
+    max_plies: int = 200
+    """A game of so many plies is broken off, without a winner."""
+
+
+@dataclass
+class TargetsConfig:
+    """What positions are said to be worth."""
+
+    win_discount: float = 1.0
+    """A win is worth this to the power of the plies until it comes: below 1, shorter wins count
+    more."""
+    draw_value: float = 0.0
+    """What a game that was broken off is worth to both sides, where `truncated` is "draw"."""
+    truncated: str = "bootstrap"
+    """Games that were broken off: bootstrap (the search's own value), draw, or mask (no value)."""
+    root_share: float = 0.25
+    """Share of the search's own value in the target; the rest is the outcome of the game."""
+    trust_proofs: bool = True
+    """A position that the search has proven won or lost is worth exactly that."""
+
+
+@dataclass
+class ReplayConfig:
+    """The window of samples to learn from."""
+
+    capacity: int = 500_000
+    """The most samples."""
+    start: int = 20_000
+    """Samples to collect before learning begins."""
+    growth: float = 0.6
+    """The window is at least this share of all samples so far, up to the capacity."""
+
+
+@dataclass
+class LearnerConfig:
+    """How the network learns."""
+
+    batch: int = 512
+    """Samples of a step."""
+    accumulate: int = 1
+    """Parts that a batch is split into, for small memories."""
+    reuse: float = 4.0
+    """How often each sample is learnt from on average: balances learner and self-play."""
+    learning_rate: float = 1e-3
+    """At its highest, after the warm-up."""
+    final_share: float = 0.05
+    """The schedule ends at this share of the learning rate."""
+    schedule: str = "cosine"
+    """cosine or constant."""
+    warmup: int = 100
+    """Steps of linear warm-up."""
+    weight_decay: float = 1e-4
+    """Of AdamW, on matrices only."""
+    clip: float = 1.0
+    """Largest norm of a gradient."""
+    value_weight: float = 1.0
+    """Weight of the value's loss against the policy's."""
+    average: float = 0.995
+    """Decay of the averaged weights that play and are saved; 0: the weights themselves."""
+    symmetries: bool = True
+    """Turn and mirror every sample at random (needs rules that are symmetric)."""
+    amp: bool = True
+    """bfloat16 where the device is CUDA."""
+    compile: bool = True
+    """torch.compile where the device is CUDA."""
+
+
+@dataclass
+class GateConfig:
+    """The match in which a candidate has to prove itself against the best so far."""
+
+    games: int = 64
+    """Games of the match; 0: every candidate becomes the best."""
+    threshold: float = 0.5
+    """The score that makes a candidate the best."""
+    simulations: int = 16
+    """Simulations of both sides."""
+
+
+@dataclass
+class EvaluationConfig:
+    """How every checkpoint is measured."""
+
+    every_minutes: float = 1.5
+    """Minutes between checkpoints; used where the budget is in minutes."""
+    every_steps: int = 1000
+    """Steps between checkpoints otherwise."""
+    games: int = 100
+    """Games against each opponent."""
+    opponents: list[str] = field(default_factory=lambda: ["random", "rule_based", "alphabeta:4"])
+    """Fixed opponents, the anchors of the rating; random is always among them."""
+    simulations: int = 64
+    """Simulations of the checkpoint."""
+    oracle_every: int = 20
+    """Each so-many-th of the labelled positions is asked; 0: none (rules without labels)."""
+    previous: int = 2
+    """Earlier checkpoints that are played too, so that ratings hang together."""
+
+
+@dataclass
+class BudgetConfig:
+    """When to stop: the first limit that is set and reached. 0 is no limit."""
+
+    minutes: float = 10.0
+    games: int = 0
+    steps: int = 0
+
+
+@dataclass
+class AlphaZeroConfig:
+    """A whole run."""
+
+    rules: str = "advanced"
+    """A rule set by name, or a mix."""
+    seed: int = 0
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, mps."""
+    threads: int = 0
+    """CPU threads; 0: all cores of this process."""
+    run: str = ""
+    """Folder of the run; empty: made by Hydra under runs/."""
+    resume: str = ""
+    """Folder of an earlier run to go on with."""
+    keep: int = 3
+    """The newest checkpoints that are kept whole."""
+    samples_per_cycle: int = 4096
+    """New samples between two rounds of learning."""
+    console: str = "auto"
+    """auto, live, plain or off."""
+    wandb: str = ""
+    """Weights & Biases project; empty: none."""
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+    selfplay: SelfPlayConfig = field(default_factory=SelfPlayConfig)
+    targets: TargetsConfig = field(default_factory=TargetsConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+    gate: GateConfig = field(default_factory=GateConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+INFINITE: Final = math.inf
+
+# name: the least and the largest value
+_RANGES: Final[dict[str, tuple[float, float]]] = {
+    "seed": (0, 2**62),
+    "threads": (0, 1024),
+    "keep": (1, 10**6),
+    "samples_per_cycle": (1, 10**9),
+    "selfplay.games": (1, 10**6),
+    "selfplay.groups": (1, 1024),
+    "selfplay.full_share": (0, 1),
+    "selfplay.quick_simulations": (1, 10**6),
+    "selfplay.opening_share": (0, 1),
+    "selfplay.opening_plies": (0, 1000),
+    "selfplay.temperature_plies": (0, 10**6),
+    "selfplay.max_plies": (1, 10**6),
+    "targets.win_discount": (0, 1),
+    "targets.draw_value": (-1, 1),
+    "targets.root_share": (0, 1),
+    "replay.capacity": (1, 10**9),
+    "replay.start": (1, 10**9),
+    "replay.growth": (0, 1),
+    "learner.batch": (1, 10**7),
+    "learner.accumulate": (1, 10**6),
+    "learner.reuse": (0, 10**6),
+    "learner.learning_rate": (0, 10),
+    "learner.final_share": (0, 1),
+    "learner.warmup": (0, 10**9),
+    "learner.weight_decay": (0, 10),
+    "learner.clip": (0, INFINITE),
+    "learner.value_weight": (0, 1000),
+    "learner.average": (0, 0.999999),
+    "gate.games": (0, 10**6),
+    "gate.threshold": (0, 1),
+    "gate.simulations": (1, 10**6),
+    "evaluation.every_minutes": (0.01, INFINITE),
+    "evaluation.every_steps": (1, 10**12),
+    "evaluation.games": (2, 10**6),
+    "evaluation.simulations": (0, 10**6),
+    "evaluation.oracle_every": (0, 10**6),
+    "evaluation.previous": (0, 1000),
+    "budget.minutes": (0, INFINITE),
+    "budget.games": (0, 10**15),
+    "budget.steps": (0, 10**15),
+}
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "targets.truncated": ("bootstrap", "draw", "mask"),
+    "learner.schedule": ("cosine", "constant"),
+    "console": ("auto", "live", "plain", "off"),
+}
+
+
+def check(config: AlphaZeroConfig) -> None:
+    """Refuse what cannot work; every message begins with the setting's name."""
+    for name, (low, high) in _RANGES.items():
+        value = _get(config, name)
+        if not low <= value <= high:
+            raise ConfigError(f"{name}: expected {low:g} to {high:g}, got {value!r}")
+    for name, choices in _CHOICES.items():
+        if _get(config, name) not in choices:
+            raise ConfigError(f"{name}: expected one of {choices}, got {_get(config, name)!r}")
+    for name, part in (("network", config.network), ("search", config.search)):
+        try:
+            type(part)(**dataclasses.asdict(part))
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"{name}.{error}") from None
+    try:
+        rules = Rules.of(config.rules)
+    except PylosError as error:
+        raise ConfigError(f"rules: {error}") from None
+    if not rules.symmetric and config.learner.symmetries:
+        raise ConfigError(
+            f"learner.symmetries: the rules '{rules}' are not symmetric, set it to false"
+        )
+    for name in ("gate.games", "evaluation.games"):
+        if _get(config, name) % 2:
+            raise ConfigError(f"{name}: openings are played twice, expected an even number")
+    if not any((config.budget.minutes, config.budget.games, config.budget.steps)):
+        raise ConfigError("budget: set minutes, games or steps")
+    if config.learner.batch % config.learner.accumulate:
+        raise ConfigError("learner.accumulate: must divide learner.batch")
+    if config.selfplay.quick_simulations > config.search.simulations:
+        raise ConfigError("selfplay.quick_simulations: more than search.simulations")
+    if config.replay.start > config.replay.capacity:
+        raise ConfigError("replay.start: more than replay.capacity")
+    try:
+        choose_device(config.device)
+    except PylosError as error:
+        raise ConfigError(f"device: {error}") from None
+
+
+def _get(config: AlphaZeroConfig, name: str) -> Any:
+    value: Any = config
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value

@@ -1,0 +1,145 @@
+"""The replay window: packed positions and sparse policies, first in, first out.
+
+A sample takes 8 bytes for its position, 8 for value and weight, 8 for where its policy begins and 2
+for each legal action: some 40 in all. Batches are turned and mirrored as they are drawn.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pylos_env._jit import jit
+from pylos_env.geometry import ACTION_SYMMETRIES
+from pylos_env.kernel import (
+    MAX_LEGAL,
+    NUM_ACTIONS,
+    side_of,
+    symmetric,
+    write_legal,
+    write_mask,
+    write_observation,
+)
+from pylos_env.observation import Observer
+from pylos_env.rules import Rules
+from trainers.alphazero.config import ReplayConfig
+from trainers.alphazero.targets import Samples
+
+
+class Batch(NamedTuple):
+    """What a learning step sees."""
+
+    observation: torch.Tensor  # [batch, ...]
+    mask: torch.Tensor  # [batch, 303], 1 for legal actions
+    policy: torch.Tensor  # [batch, 303]
+    value: torch.Tensor  # [batch]
+    weight: torch.Tensor  # [batch]
+
+
+class Replay:
+    """The newest samples; the window grows with the number of all samples so far."""
+
+    def __init__(self, config: ReplayConfig, rules: Rules, observer: Observer) -> None:
+        self._config = config
+        self._rules = rules
+        self._observer = observer
+        self.total = 0
+        self.samples = Samples(
+            np.empty(0, np.int64),
+            np.empty(0, np.float32),
+            np.empty(0, np.float32),
+            np.zeros(1, np.int64),
+            np.empty(0, np.float16),
+        )
+
+    def __len__(self) -> int:
+        return self.samples.size
+
+    def window(self) -> int:
+        """How many samples are kept now."""
+        config = self._config
+        return min(config.capacity, max(config.start, int(config.growth * self.total)))
+
+    def add(self, new: Samples) -> None:
+        """Append samples and drop the oldest beyond the window."""
+        self.total += new.size
+        old = self.samples
+        drop = min(old.size, max(0, old.size + new.size - self.window()))
+        first = old.begin[drop]
+        begin = np.concatenate([old.begin[drop:], old.begin[-1] + new.begin[1:]]) - first
+        self.samples = Samples(
+            np.concatenate([old.packed[drop:], new.packed]),
+            np.concatenate([old.value[drop:], new.value]),
+            np.concatenate([old.weight[drop:], new.weight]),
+            begin,
+            np.concatenate([old.policy[first:], new.policy]),
+        )
+
+    def draw(self, rng: np.random.Generator, size: int, symmetries: bool) -> Batch:
+        """A batch with replacement, each sample under a random symmetry of the board."""
+        rows = rng.integers(len(self), size=size)
+        turns = rng.integers(8, size=size) if symmetries else np.zeros(size, dtype=np.int64)
+        return self.batch(rows, turns)
+
+    def batch(self, rows: npt.NDArray[np.int64], turns: npt.NDArray[np.int64]) -> Batch:
+        """The given samples under the given symmetries."""
+        size = len(rows)
+        observation = np.empty((size, self._observer.size), dtype=np.float32)
+        mask = np.empty((size, NUM_ACTIONS), dtype=np.int8)
+        policy = np.zeros((size, NUM_ACTIONS), dtype=np.float32)
+        _write_batch(
+            self.samples,
+            rows,
+            turns,
+            self._rules.code,
+            self._observer.planes,
+            ACTION_SYMMETRIES,
+            observation,
+            mask,
+            policy,
+        )
+        return Batch(
+            torch.from_numpy(observation.reshape(-1, *self._observer.shape)),
+            torch.from_numpy(mask),
+            torch.from_numpy(policy),
+            torch.from_numpy(self.samples.value[rows]),
+            torch.from_numpy(self.samples.weight[rows]),
+        )
+
+    def state(self) -> dict[str, Any]:
+        arrays = {
+            name: torch.from_numpy(array.copy()) for name, array in self.samples._asdict().items()
+        }
+        return {"total": self.total, **arrays}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.total = state["total"]
+        self.samples = Samples(*(state[name].numpy() for name in Samples._fields))
+
+
+@jit
+def _write_batch(
+    samples: Samples,
+    rows: npt.NDArray[np.int64],
+    turns: npt.NDArray[np.int64],
+    rules: int,
+    planes: bool,
+    images: npt.NDArray[np.int64],
+    observation: npt.NDArray[np.float32],
+    mask: npt.NDArray[np.int8],
+    policy: npt.NDArray[np.float32],
+) -> None:
+    legal = np.empty(MAX_LEGAL, dtype=np.int64)
+    for index in range(len(rows)):
+        row, turn = rows[index], turns[index]
+        before = samples.packed[row]
+        packed = symmetric(before, turn)
+        write_observation(packed, rules, side_of(packed), planes, observation[index])
+        write_mask(packed, rules, mask[index])
+        begin = samples.begin[row]
+        for number in range(write_legal(before, rules, legal)):
+            share = np.float32(samples.policy[begin + number])
+            policy[index, images[turn, legal[number]]] = share

@@ -1,0 +1,234 @@
+"""Self-play: a group of games that all move together, and what each game leaves to learn from.
+
+Some moves are searched with all simulations and recorded; the others are quick and only carry the
+game on (playout-cap randomisation). A share of the games begins with random plies, so that the
+network sees what good play alone would never reach.
+
+All chance is drawn from (seed, game number, ply): a game plays alike in any group. A group's state
+is a handful of arrays, saved with the run, so that a resumed run plays on the same games.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pylos_env import kernel
+from pylos_env._jit import jit
+from pylos_env.kernel import draw, is_over, pick, play, random_action, side_of
+from pylos_env.rules import Rules
+from trainers.alphazero.config import SelfPlayConfig
+from trainers.search import Evaluate, Search, SearchConfig, SearchResult
+from trainers.search.tree import Ints
+
+# streams of chance within one game
+OPENING_STREAM: Final = 1
+SEARCH_STREAM: Final = 2
+KIND_STREAM: Final = 3
+
+
+class Decision(NamedTuple):
+    """A position that was searched with all simulations."""
+
+    packed: int
+    ply: int
+    value: float  # of the search, for the side to move
+    proven: int
+    policy: npt.NDArray[np.float32]  # [legal actions, ascending]
+
+
+@dataclass
+class Game:
+    """A game under way, or a finished one."""
+
+    number: int
+    start: int
+    actions: list[int] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    end: int = 0
+    truncated: bool = False
+    last_value: float = 0.0
+    """Of a truncated game: what the search made of its last position, for its side to move."""
+
+
+@dataclass
+class Tally:
+    """What a group has done since it was last asked."""
+
+    moves: int = 0
+    simulations: int = 0
+    seconds: float = 0.0
+
+
+class GameGroup:
+    """Games that move together; a finished one makes room for the next number of its group."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        search: SearchConfig,
+        config: SelfPlayConfig,
+        seed: int,
+        first: int,
+        stride: int,
+    ) -> None:
+        """Games are numbered `first`, `first + stride`, ...: groups share no number."""
+        self._rules = rules
+        self._config = config
+        self._seed = seed
+        self._next = first
+        self._stride = stride
+        self._search = Search(rules, search, config.games)
+        self._simulations = search.simulations
+        self.games: list[Game] = []
+        self.packed = np.empty(config.games, dtype=np.int64)
+        self.tally = Tally()
+        for row in range(config.games):
+            self.games.append(self._begin(row))
+
+    def _begin(self, row: int) -> Game:
+        number = self._next
+        self._next += self._stride
+        config = self._config
+        key = draw(draw(self._seed, number), OPENING_STREAM)
+        plies = 0
+        if draw(key, 0) < config.opening_share * (1 << 63):
+            plies = pick(draw(key, 1), config.opening_plies + 1)
+        start = random_opening(self._rules.code, key, plies)
+        self.packed[row] = start
+        return Game(number, int(start))
+
+    def step(self, evaluate: Evaluate) -> list[Game]:
+        """One ply of every game; returns those that ended."""
+        began = time.perf_counter()
+        config, games = self._config, self.games
+        plies = np.array([len(game.actions) for game in games], dtype=np.int64)
+        numbers = np.array([game.number for game in games], dtype=np.int64)
+        keys, full = _draw_keys(self._seed, numbers, plies, config.full_share)
+        simulations = np.where(full, self._simulations, config.quick_simulations)
+        result = self._search.run(
+            self.packed, keys, evaluate, simulations, config.max_plies - plies
+        )
+        actions = result.action
+        if self._search.config.root == "puct":
+            actions = _cooled(result, plies >= config.temperature_plies)
+        for row in np.flatnonzero(full).tolist():
+            count = result.num_legal[row]
+            games[row].decisions.append(
+                Decision(
+                    int(self.packed[row]),
+                    int(plies[row]),
+                    float(result.value[row]),
+                    int(result.proven[row]),
+                    result.policy[row, :count].copy(),
+                )
+            )
+        ended = np.empty(len(games), dtype=np.bool_)
+        _play(self.packed, actions, self._rules.code, ended)
+        finished: list[Game] = []
+        for row, (game, action) in enumerate(zip(games, actions.tolist(), strict=True)):
+            game.actions.append(action)
+            if ended[row] or len(game.actions) >= config.max_plies:
+                game.end = int(self.packed[row])
+                game.truncated = not ended[row]
+                finished.append(game)
+                games[row] = self._begin(row)
+        cut = [game for game in finished if game.truncated]
+        if cut:
+            _, values = evaluate(np.array([game.end for game in cut], dtype=np.int64))
+            for game, value in zip(cut, values.tolist(), strict=True):
+                game.last_value = value
+        self.tally.moves += len(games)
+        self.tally.simulations += int(result.visits.sum())
+        self.tally.seconds += time.perf_counter() - began
+        return finished
+
+    def take_tally(self) -> Tally:
+        tally, self.tally = self.tally, Tally()
+        return tally
+
+    # A resumed run goes on with the same games
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "next": self._next,
+            "games": [
+                {
+                    "number": game.number,
+                    "start": game.start,
+                    "actions": list(game.actions),
+                    "decisions": [
+                        [d.packed, d.ply, d.value, d.proven, d.policy.tobytes()]
+                        for d in game.decisions
+                    ],
+                }
+                for game in self.games
+            ],
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._next = state["next"]
+        self.games = []
+        for row, saved in enumerate(state["games"]):
+            decisions = [
+                Decision(packed, ply, value, proven, np.frombuffer(policy, dtype=np.float32))
+                for packed, ply, value, proven, policy in saved["decisions"]
+            ]
+            game = Game(saved["number"], saved["start"], list(saved["actions"]), decisions)
+            self.games.append(game)
+            position = game.start
+            for action in game.actions:
+                position = play(position, self._rules.code, action)
+            self.packed[row] = position
+
+
+def _cooled(result: SearchResult, cold: npt.NDArray[np.bool_]) -> Ints:
+    """The drawn actions, but the most visited one where a game has cooled down."""
+    best = result.policy.argmax(axis=1)
+    most = result.legal[np.arange(len(best)), best].astype(np.int64)
+    actions: Ints = np.where(cold, most, result.action)
+    return actions
+
+
+@jit
+def random_opening(rules: int, key: int, plies: int) -> int:
+    """A position after so many random plies, at the end of a turn, with the game still on."""
+    position = kernel.START
+    last = kernel.START
+    for ply in range(plies):
+        position = play(position, rules, random_action(position, rules, draw(key, 2 + ply)))
+        if is_over(position, rules):
+            break
+        if not kernel.take_backs_left(position):
+            last = position
+    return last
+
+
+@jit
+def _draw_keys(
+    seed: int, numbers: Ints, plies: Ints, full_share: float
+) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """A key for each game's search, and whether it gets all simulations."""
+    keys = np.empty(len(numbers), dtype=np.int64)
+    full = np.empty(len(numbers), dtype=np.bool_)
+    for row in range(len(numbers)):
+        game = draw(seed, numbers[row])
+        keys[row] = draw(draw(game, SEARCH_STREAM), plies[row])
+        full[row] = draw(draw(game, KIND_STREAM), plies[row]) < full_share * 9.223372036854775e18
+    return keys, full
+
+
+@jit
+def _play(packed: Ints, actions: Ints, rules: int, ended: npt.NDArray[np.bool_]) -> None:
+    for row in range(len(packed)):
+        packed[row] = play(packed[row], rules, actions[row])
+        ended[row] = is_over(packed[row], rules)
+
+
+def winner_of(game: Game) -> int | None:
+    """The seat that won; None for a game that was broken off."""
+    return None if game.truncated else 1 - side_of(game.end)
