@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,7 @@ OPTIONAL = {"pygame"}
 
 # The trainers stand on the whole of pylos_env; the same order holds among them.
 TRAINER_ROOMS = [
+    "paths",
     "files",
     "manifest",
     "rng",
@@ -106,10 +108,24 @@ TRAINER_ROOMS = [
     "alphazero.targets",
     "alphazero.replay",
     "alphazero.learner",
+    "alphazero.evaluate",
+    "alphazero.train",
+    "alphazero.cli",
+    "alphazero.__main__",
     "alphazero",
     "",
 ]
-TRAINERS_NEED = {"matplotlib", "numpy", "rich", "safetensors", "scipy", "tensorboard", "torch"}
+TRAINERS_NEED = {
+    "hydra",
+    "matplotlib",
+    "numpy",
+    "omegaconf",
+    "rich",
+    "safetensors",
+    "scipy",
+    "tensorboard",
+    "torch",
+}
 WITHOUT_TORCH = ("search", "arena", "play", "ratings", "manifest", "files")
 
 
@@ -168,6 +184,17 @@ def test_trainers_import_only_what_stands_above_them(name: str) -> None:
     if name.partition(".")[0] in WITHOUT_TORCH:
         needs -= {"torch", "tensorboard", "safetensors"}
     check_direction("trainers", TRAINER_ROOMS, name, TRAINERS[name], needs)
+
+
+def test_every_package_is_in_the_wheel() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = set(listed["tool"]["setuptools"]["packages"])
+    found = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for top in ("pylos_env", "trainers")
+        for path in (ROOT / top).rglob("__init__.py")
+    }
+    assert packages == found | {"trainers.configs"}
 
 
 def test_nobody_imports_scripts_or_examples() -> None:

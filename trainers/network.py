@@ -40,7 +40,7 @@ HEAD_CHANNELS: Final = 8
 class NetworkConfig:
     """Which network, and how large."""
 
-    kind: NetworkKind = "resmlp"
+    kind: str = "resmlp"
     """mlp, mlp_deep, resmlp or resnet."""
     width: int = 256
     """resmlp: width of the blocks."""
@@ -48,7 +48,7 @@ class NetworkConfig:
     """resmlp, resnet: residual blocks."""
     channels: int = 64
     """resnet: channels of the convolutions."""
-    value_head: ValueHead = "scalar"
+    value_head: str = "scalar"
     """scalar: one number; wdl: chances of winning, drawing, losing."""
 
     def __post_init__(self) -> None:

@@ -22,6 +22,8 @@ FORMAT: Final = 1
 SOURCES: Final = ("random", "played")
 """Where positions come from: random games, and games of agents that play well with some noise."""
 
+_FOLDER: Final = resources.files("pylos_env.oracle") / "positions"
+
 
 class Labels(NamedTuple):
     """Positions and their truth, from the side to move; bytes as in `passes`."""
@@ -94,15 +96,22 @@ def read_labels(path: Path) -> Labels:
         )
 
 
+def has_labels(rules: Rules) -> bool:
+    """Whether positions of a rule set are shipped."""
+    return str(rules) in _shipped()
+
+
+def _shipped() -> list[str]:
+    return sorted(file.name.removesuffix(".npz") for file in _FOLDER.iterdir())
+
+
 @functools.cache
 def load_labels(rules: Rules) -> Labels:
     """The shipped positions of a rule set."""
-    folder = resources.files("pylos_env.oracle") / "positions"
-    there = sorted(file.name.removesuffix(".npz") for file in folder.iterdir())
-    if str(rules) not in there:
+    if not has_labels(rules):
         raise OracleError(
-            f"no labelled positions for '{rules}', only for {', '.join(there)}; "
+            f"no labelled positions for '{rules}', only for {', '.join(_shipped())}; "
             "scripts/make_labels.py draws them from a solved table"
         )
-    with resources.as_file(folder / f"{rules}.npz") as path:
+    with resources.as_file(_FOLDER / f"{rules}.npz") as path:
         return read_labels(path)

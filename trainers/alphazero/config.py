@@ -29,6 +29,8 @@ class SelfPlayConfig:
     """Games at once in each group."""
     groups: int = 2
     """Groups of games, each with a thread of its own."""
+    plies_per_cycle: int = 16
+    """Plies that every game moves on between two rounds of learning."""
     full_share: float = 0.25
     """Share of moves that get all simulations and are learnt from; the others are quick."""
     quick_simulations: int = 16
@@ -164,8 +166,6 @@ class AlphaZeroConfig:
     """Folder of an earlier run to go on with."""
     keep: int = 3
     """The newest checkpoints that are kept whole."""
-    samples_per_cycle: int = 4096
-    """New samples between two rounds of learning."""
     console: str = "auto"
     """auto, live, plain or off."""
     wandb: str = ""
@@ -191,7 +191,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "seed": (0, 2**62),
     "threads": (0, 1024),
     "keep": (1, 10**6),
-    "samples_per_cycle": (1, 10**9),
+    "selfplay.plies_per_cycle": (1, 10**6),
     "selfplay.games": (1, 10**6),
     "selfplay.groups": (1, 1024),
     "selfplay.full_share": (0, 1),

@@ -26,7 +26,7 @@ from pylos_env.kernel import (
 from pylos_env.observation import Observer
 from pylos_env.rules import Rules
 from trainers.alphazero.config import ReplayConfig
-from trainers.alphazero.targets import Samples
+from trainers.alphazero.targets import SHARE, Samples
 
 
 class Batch(NamedTuple):
@@ -52,7 +52,7 @@ class Replay:
             np.empty(0, np.float32),
             np.empty(0, np.float32),
             np.zeros(1, np.int64),
-            np.empty(0, np.float16),
+            np.empty(0, np.uint16),
         )
 
     def __len__(self) -> int:
@@ -141,5 +141,5 @@ def _write_batch(
         write_mask(packed, rules, mask[index])
         begin = samples.begin[row]
         for number in range(write_legal(before, rules, legal)):
-            share = np.float32(samples.policy[begin + number])
+            share = np.float32(samples.policy[begin + number]) / np.float32(SHARE)
             policy[index, images[turn, legal[number]]] = share

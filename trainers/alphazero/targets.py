@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,9 @@ import numpy.typing as npt
 from pylos_env.kernel import side_of
 from trainers.alphazero.config import TargetsConfig
 from trainers.alphazero.selfplay import Game, winner_of
+
+SHARE: Final = 65535
+"""A policy's share of 1 as it is stored."""
 
 
 class Samples(NamedTuple):
@@ -19,7 +22,7 @@ class Samples(NamedTuple):
     value: npt.NDArray[np.float32]  # [samples], for the side to move
     weight: npt.NDArray[np.float32]  # [samples]: of the value's loss, 0 where nothing is known
     begin: npt.NDArray[np.int64]  # [samples + 1]
-    policy: npt.NDArray[np.float16]  # [legal actions of all samples, ascending]
+    policy: npt.NDArray[np.uint16]  # [legal actions of all samples, ascending]: share * SHARE
 
     @property
     def size(self) -> int:
@@ -61,5 +64,5 @@ def samples_of(games: list[Game], config: TargetsConfig) -> Samples:
         np.array(values, dtype=np.float32),
         np.array(weights, dtype=np.float32),
         np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        np.concatenate([np.empty(0, np.float32), *policies]).astype(np.float16),
+        np.rint(np.concatenate([np.empty(0, np.float32), *policies]) * SHARE).astype(np.uint16),
     )

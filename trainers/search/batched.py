@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +45,7 @@ class SearchConfig:
 
     simulations: int = 64
     """Simulations per move."""
-    root: Literal["gumbel", "puct"] = "gumbel"
+    root: str = "gumbel"
     """How the root spends them: see `roots`."""
     c_puct: float = 1.5
     """Weight of the priors against the values."""

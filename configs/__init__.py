@@ -1,0 +1,1 @@
+"""Hydra's YAML files, installed as `trainers.configs`."""
