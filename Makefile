@@ -14,8 +14,14 @@ help:  ## list the targets
 
 $(VENV)/dev: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
-	$(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/train: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[train]'
 	@touch $@
 
 $(VENV)/bench: $(VENV)/dev
@@ -29,8 +35,8 @@ $(VENV)-rllib/dev: pyproject.toml constraints-rllib.txt
 		--constraint constraints-rllib.txt --editable '.[rllib,human]' pytest hypothesis
 	@touch $@
 
-train:  ## train the main agent (the trainers are not part of this version yet)
-	@echo "There is no trainer in this version yet: see examples/maskable_ppo.py for one that works today."
+train: $(VENV)/train  ## train AlphaZero for ten minutes; settings: make train ARGS="budget.minutes=30 seed=3"
+	$(BIN)/python -m trainers.alphazero $(ARGS)
 
 test: $(VENV)/dev lint  ## lint, type-check and run every test
 	$(BIN)/python -m pytest --numprocesses $(PYTEST_JOBS)
