@@ -124,7 +124,7 @@ def test_masked_actions_have_no_share_in_any_precision(dtype: torch.dtype) -> No
 )
 def test_bad_configs_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        NetworkConfig(**change)
+        build(NetworkConfig(**change), Rules.of("advanced"))
 
 
 def test_auto_takes_the_fastest_device(monkeypatch: pytest.MonkeyPatch) -> None:

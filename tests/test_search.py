@@ -387,4 +387,4 @@ def test_bad_searches_are_refused() -> None:
 )
 def test_bad_settings_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        SearchConfig(**change)
+        SearchConfig(**change).check()

@@ -51,7 +51,8 @@ class NetworkConfig:
     value_head: str = "scalar"
     """scalar: one number; wdl: chances of winning, drawing, losing."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Refuse what cannot work; the message begins with the setting's name."""
         if self.kind not in get_args(NetworkKind):
             raise ValueError(f"kind: expected one of {get_args(NetworkKind)}, got {self.kind!r}")
         if self.value_head not in get_args(ValueHead):
@@ -98,6 +99,7 @@ class PolicyValueNetwork(nn.Module):
 
 def build(config: NetworkConfig, rules: Rules) -> PolicyValueNetwork:
     """A fresh network; seed torch beforehand for a repeatable one."""
+    config.check()
     shape = Observer(config.observation, rules).shape
     values = 3 if config.value_head == "wdl" else 1
     if config.kind == "mlp":

@@ -103,10 +103,15 @@ def benchmark(
     *,
     every: int = 1,
     seed: int = 0,
+    labels: Labels | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Measure an agent on the shipped positions of a rule set, or on each `every`-th of them."""
-    labels = load_labels(Rules.of(rules)).every(check_count("every", every))
+    """Measure an agent on the shipped positions of a rule set, or on each `every`-th of them.
+
+    `labels` are positions of your own, from `Oracle.label`; they bring their rules.
+    """
+    labels = labels or load_labels(Rules.of(rules))
+    labels = labels.every(check_count("every", every))
     seed = check_seed(seed)
     player = agents.make(agent, seed=seed)
     actions, estimates = _ask(player, labels, seed, progress or (lambda done, total: None))

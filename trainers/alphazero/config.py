@@ -245,9 +245,13 @@ def check(config: AlphaZeroConfig) -> None:
     for name, choices in _CHOICES.items():
         if _get(config, name) not in choices:
             raise ConfigError(f"{name}: expected one of {choices}, got {_get(config, name)!r}")
-    for name, part in (("network", config.network), ("search", config.search)):
+    parts: tuple[tuple[str, NetworkConfig | SearchConfig], ...] = (
+        ("network", config.network),
+        ("search", config.search),
+    )
+    for name, part in parts:
         try:
-            type(part)(**dataclasses.asdict(part))
+            part.check()
         except (ValueError, TypeError) as error:
             raise ConfigError(f"{name}.{error}") from None
     try:

@@ -66,7 +66,8 @@ class SearchConfig:
     temperature: float = 1.0
     """PUCT: actions are drawn from visits to the power of 1 / temperature; 0 plays the most."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Refuse what cannot work; the message begins with the setting's name."""
         check_count("simulations", self.simulations)
         check_count("max_considered", self.max_considered)
         if self.root not in ("gumbel", "puct"):
@@ -100,6 +101,7 @@ class Search:
     """Trees for up to `num_games` games, used again by every `run`."""
 
     def __init__(self, rules: Rules, config: SearchConfig, num_games: int) -> None:
+        config.check()
         self.rules = rules
         self.config = config
         self.num_games = check_count("num_games", num_games)

@@ -1,0 +1,628 @@
+"""AlphaZero: targets, replay, learner, configs, resuming, and that it learns."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from pylos_env import Position, Rules, kernel, oracle
+from pylos_env.observation import Observer
+from pylos_env.oracle import Oracle, solve
+from pylos_env.testing import random_game
+from trainers import paths
+from trainers.alphazero import cli, selfplay
+from trainers.alphazero.config import (
+    AlphaZeroConfig,
+    BudgetConfig,
+    ConfigError,
+    EvaluationConfig,
+    GateConfig,
+    LearnerConfig,
+    ReplayConfig,
+    SelfPlayConfig,
+    TargetsConfig,
+    check,
+)
+from trainers.alphazero.evaluate import label_of
+from trainers.alphazero.learner import Learner, losses_of, wdl_targets
+from trainers.alphazero.replay import Batch, Replay
+from trainers.alphazero.selfplay import Decision, Game, GameGroup
+from trainers.alphazero.targets import SHARE, Samples, samples_of, value_target
+from trainers.alphazero.train import Trainer, train
+from trainers.checkpoints import CheckpointError, RunFolder, load_weights
+from trainers.metrics import MemorySink, Metrics, Scalars
+from trainers.network import NetworkConfig, build
+from trainers.players import Evaluator, SearchPlayer, load_evaluator
+from trainers.search import SearchConfig
+from trainers.search.tree import Floats, Ints
+
+RULES = Rules.of("advanced")
+
+
+def tiny(folder: Path, **changes: object) -> AlphaZeroConfig:
+    """A run of a second or two."""
+    config = AlphaZeroConfig(
+        run=str(folder),
+        device="cpu",
+        console="off",
+        network=NetworkConfig(width=16, blocks=1),
+        search=SearchConfig(simulations=6),
+        selfplay=SelfPlayConfig(games=8, quick_simulations=3, plies_per_cycle=6, full_share=0.5),
+        replay=ReplayConfig(start=60, capacity=2000),
+        learner=LearnerConfig(batch=32, warmup=3, reuse=3.0),
+        gate=GateConfig(games=2, simulations=2),
+        evaluation=EvaluationConfig(
+            every_steps=15, games=2, opponents=["rule_based"], simulations=2, oracle_every=1000
+        ),
+        budget=BudgetConfig(minutes=0, steps=40),
+    )
+    return dataclasses.replace(config, **changes)  # type: ignore[arg-type]
+
+
+# Targets
+
+
+def played_game(seed: int, truncated: bool = False) -> Game:
+    """A random game with a decision at every ply, whose values are made up."""
+    record = random_game(RULES, seed)
+    rng = np.random.default_rng(seed)
+    positions = list(record.positions())
+    actions = list(record.actions)
+    if truncated:
+        actions = actions[: len(actions) // 2]
+    decisions = [
+        Decision(
+            position.packed,
+            ply,
+            float(rng.uniform(-1, 1)),
+            0,
+            rng.dirichlet(np.ones(len(position.legal_actions()))).astype(np.float32),
+        )
+        for ply, position in enumerate(positions[: len(actions)])
+    ]
+    end = positions[len(actions)]
+    return Game(seed, 0, actions, decisions, end.packed, truncated, 0.3)
+
+
+@pytest.mark.parametrize("truncated", ["bootstrap", "draw", "mask"])
+@pytest.mark.parametrize("cut", [False, True])
+def test_targets_equal_a_plain_loop(truncated: str, cut: bool) -> None:
+    """The winner is who moved last; values turn with the side to move, not with the ply."""
+    config = TargetsConfig(0.98, -0.2, truncated, 0.3)
+    kept_turns = 0
+    for seed in range(20):
+        game = played_game(seed, cut)
+        positions = [Position(d.packed, RULES) for d in game.decisions]
+        end = Position.unchecked(game.end, RULES)
+        for index, position in enumerate(positions):
+            after = positions[index + 1] if index + 1 < len(positions) else end
+            kept_turns += after.side == position.side
+            decision = game.decisions[index]
+            left = len(game.actions) - index
+            if not cut:
+                outcome = (-1.0 if position.side == end.side else 1.0) * 0.98**left
+            elif truncated == "draw":
+                outcome = -0.2
+            elif truncated == "bootstrap":
+                outcome = 0.3 if position.side == end.side else -0.3
+            value, weight = value_target(game, index, config)
+            if cut and truncated == "mask":
+                assert weight == 0
+            else:
+                assert weight == 1
+                assert value == pytest.approx(0.7 * outcome + 0.3 * decision.value)
+    assert kept_turns > 20, "no game had take-backs"
+
+
+def test_what_is_proven_is_the_target() -> None:
+    game = played_game(1)
+    game.decisions[3] = game.decisions[3]._replace(proven=-1, value=-1.0)
+    assert value_target(game, 3, TargetsConfig()) == (-1.0, 1.0)
+    value, _ = value_target(game, 3, TargetsConfig(trust_proofs=False, root_share=0.0))
+    assert value in (-1.0, 1.0)
+
+
+def test_samples_keep_positions_and_policies() -> None:
+    games = [played_game(seed) for seed in (5, 2, 9)]
+    samples = samples_of(games, TargetsConfig())
+    decisions = [d for game in sorted(games, key=lambda g: g.number) for d in game.decisions]
+    assert samples.packed.tolist() == [d.packed for d in decisions]
+    for row, decision in enumerate(decisions):
+        stored = samples.policy[samples.begin[row] : samples.begin[row + 1]] / SHARE
+        assert stored == pytest.approx(decision.policy, abs=1e-5)
+    size = sum(array.nbytes for array in samples) / samples.size
+    assert size < 60, "a sample takes tens of bytes"
+
+
+# Replay
+
+
+def numbered(first: int, count: int) -> Samples:
+    """Samples whose value is their number."""
+    positions = [p for p in random_game(RULES, 3).positions() if p.legal_actions()]
+    chosen = [positions[number % len(positions)] for number in range(first, first + count)]
+    sizes = [len(p.legal_actions()) for p in chosen]
+    policies = [np.eye(size, dtype=np.float32)[number % size] for number, size in enumerate(sizes)]
+    return Samples(
+        np.array([p.packed for p in chosen], dtype=np.int64),
+        np.arange(first, first + count, dtype=np.float32),
+        np.ones(count, dtype=np.float32),
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        (np.concatenate(policies) * SHARE).astype(np.uint16),
+    )
+
+
+def make_replay(**settings: float) -> Replay:
+    config = ReplayConfig(**settings)  # type: ignore[arg-type]
+    return Replay(config, RULES, Observer("flat", RULES))
+
+
+def test_the_window_is_first_in_first_out_and_grows() -> None:
+    replay = make_replay(capacity=500, start=100, growth=0.5)
+    total = 0
+    for count in [30, 50, 90, 200, 10, 400, 300, 300]:
+        replay.add(numbered(total, count))
+        total += count
+        size = min(500, max(100, total // 2))
+        kept = min(total, max(size, count))
+        assert len(replay) == min(kept, total)
+        assert replay.samples.value.tolist() == list(range(total - len(replay), total))
+    assert replay.total == total
+
+
+def test_batches_carry_the_sample_under_a_symmetry() -> None:
+    """Observation, mask and policy all turn with the position; each against the plain view."""
+    replay = make_replay()
+    replay.add(numbered(0, 60))
+    rows = np.repeat(np.arange(60), 8)
+    turns = np.tile(np.arange(8), 60)
+    batch = replay.batch(rows, turns)
+    observer = Observer("flat", RULES)
+    for index, (row, turn) in enumerate(zip(rows.tolist(), turns.tolist(), strict=True)):
+        plain = Position.unchecked(int(replay.samples.packed[row]), RULES)
+        position = plain.symmetric(turn)
+        expected = observer.observe(position.packed, position.side)
+        assert torch.equal(batch.observation[index], torch.from_numpy(expected))
+        assert batch.mask[index].tolist() == position.action_mask().tolist()
+        (chosen,) = batch.policy[index].nonzero().flatten().tolist()
+        shares = replay.samples.policy[replay.samples.begin[row] : replay.samples.begin[row + 1]]
+        action = plain.legal_actions()[int(shares.argmax())]
+        assert plain.play(action).symmetric(turn) == position.play(chosen)
+        assert batch.value[index] == row
+
+
+def test_greedy_rules_refuse_symmetries(tmp_path: Path) -> None:
+    """Greedy take-back breaks the board's symmetry: augmentation would teach wrong games."""
+    config = tiny(tmp_path, rules="advanced greedy")
+    with pytest.raises(ConfigError, match=r"^learner\.symmetries: .*not symmetric"):
+        check(config)
+    config.learner.symmetries = False
+    config.evaluation.oracle_every = 0
+    check(config)
+
+
+def test_a_replay_survives_its_state() -> None:
+    replay = make_replay()
+    replay.add(numbered(0, 40))
+    again = make_replay()
+    again.set_state(replay.state())
+    again.add(numbered(40, 5))
+    replay.add(numbered(40, 5))
+    for mine, theirs in zip(again.samples, replay.samples, strict=True):
+        assert np.array_equal(mine, theirs)
+
+
+# Learner
+
+
+def test_losses_equal_a_direct_computation() -> None:
+    torch.manual_seed(0)
+    net = build(NetworkConfig(width=16, blocks=1), RULES)
+    replay = make_replay()
+    replay.add(numbered(0, 30)._replace(value=np.linspace(-1, 1, 30, dtype=np.float32)))
+    batch = replay.batch(np.arange(30), np.zeros(30, dtype=np.int64))
+    batch = batch._replace(weight=torch.tensor([1.0, 0.0] * 15))
+    with torch.no_grad():
+        output = net(batch.observation)
+    losses = losses_of(output, batch)
+    policy = value = entropy = 0.0
+    for row in range(30):
+        legal = [a for a in range(303) if batch.mask[row, a]]
+        logits = output.logits[row, legal].double()
+        shares = (logits - logits.logsumexp(0)).exp()
+        policy -= float((batch.policy[row, legal] * shares.log()).sum())
+        entropy -= float((shares * shares.log()).sum())
+        value += float(batch.weight[row]) * float(output.value[row] - batch.value[row]) ** 2
+    assert float(losses.policy) == pytest.approx(policy / 30, rel=1e-4)
+    assert float(losses.entropy) == pytest.approx(entropy / 30, rel=1e-4)
+    assert float(losses.value) == pytest.approx(value / 15, rel=1e-4)
+
+
+def test_wdl_targets_have_the_value_as_their_difference() -> None:
+    values = torch.linspace(-1, 1, 9)
+    targets = wdl_targets(values)
+    assert torch.allclose(targets[:, 0] - targets[:, 2], values)
+    assert torch.allclose(targets.sum(-1), torch.ones(9))
+    assert targets.min() >= 0
+
+
+def fixed_batch(replay: Replay, size: int) -> Batch:
+    return replay.batch(np.arange(size) % len(replay), np.zeros(size, dtype=np.int64))
+
+
+def test_accumulated_parts_give_the_whole_batchs_step() -> None:
+    replay = make_replay()
+    replay.add(numbered(0, 40)._replace(value=np.zeros(40, np.float32)))
+    weights = []
+    for parts in (1, 4):
+        torch.manual_seed(0)
+        net = build(NetworkConfig(width=16, blocks=1), RULES)
+        learner = Learner(net, LearnerConfig(accumulate=parts, warmup=0), torch.device("cpu"))
+        for _ in range(3):
+            learner.step(fixed_batch(replay, 32), 0.0)
+        weights.append(torch.cat([p.flatten() for p in learner.network.parameters()]))
+    assert torch.allclose(weights[0], weights[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("head", ["scalar", "wdl"])
+def test_a_learner_learns_what_it_is_shown(head: str) -> None:
+    replay = make_replay()
+    values = np.where(np.arange(40) % 2, 1.0, -1.0).astype(np.float32)
+    replay.add(numbered(0, 40)._replace(value=values))
+    torch.manual_seed(0)
+    net = build(NetworkConfig(width=64, blocks=1, value_head=head), RULES)
+    learner = Learner(net, LearnerConfig(warmup=0, learning_rate=3e-3), torch.device("cpu"))
+    first = learner.step(fixed_batch(replay, 40), 0.0)
+    for _ in range(200):
+        last = learner.step(fixed_batch(replay, 40), 0.0)
+    assert last.policy_loss < 0.2 < first.policy_loss
+    assert last.value_loss < 0.1 < first.value_loss
+    with torch.no_grad():
+        playing = learner.playing(fixed_batch(replay, 40).observation)
+    assert (playing.value.sign() == torch.from_numpy(values)).all()
+
+
+def test_the_schedule_warms_up_and_falls() -> None:
+    net = build(NetworkConfig(width=16, blocks=1), RULES)
+    learner = Learner(net, LearnerConfig(warmup=9, learning_rate=1.0), torch.device("cpu"))
+    assert learner.learning_rate(0.0) == pytest.approx(0.1)
+    learner.steps = 100
+    rates = [learner.learning_rate(progress) for progress in (0, 0.25, 0.5, 0.75, 1)]
+    assert rates[0] == pytest.approx(1.0)
+    assert rates[-1] == pytest.approx(0.05)
+    assert all(one > other for one, other in itertools.pairwise(rates))
+
+
+# Self-play
+
+
+def knows_nothing(packed: Ints) -> tuple[Floats, Floats]:
+    return np.zeros((len(packed), 303), np.float32), np.zeros(len(packed), np.float32)
+
+
+def play_group(games: int, stride: int = 1, **settings: object) -> dict[int, Game]:
+    config = SelfPlayConfig(games=games, quick_simulations=2, **settings)  # type: ignore[arg-type]
+    group = GameGroup(RULES, SearchConfig(simulations=4), config, 7, 0, stride)
+    finished: dict[int, Game] = {}
+    for _ in range(70):
+        finished |= {game.number: game for game in group.step(knows_nothing)}
+    return finished
+
+
+def test_a_game_plays_alike_in_any_group() -> None:
+    large, small = play_group(24), play_group(6)
+    common = sorted(set(large) & set(small))
+    assert len(common) >= 5
+    for number in common:
+        assert large[number].start == small[number].start
+        assert large[number].actions == small[number].actions
+        for one, other in zip(large[number].decisions, small[number].decisions, strict=True):
+            assert one.packed == other.packed
+            assert one.policy.tolist() == other.policy.tolist()
+
+
+def test_games_obey_the_rules_and_their_decisions_lie_on_them() -> None:
+    for game in play_group(24).values():
+        position = Position(game.start, RULES)
+        positions = [position]
+        for action in game.actions:
+            position = position.play(action)
+            positions.append(position)
+        assert position.packed == game.end
+        assert bool(position.legal_actions()) == game.truncated
+        for decision in game.decisions:
+            assert positions[decision.ply].packed == decision.packed
+            assert len(decision.policy) == len(positions[decision.ply].legal_actions())
+
+
+def test_the_ply_limit_breaks_games_off_without_a_winner() -> None:
+    games = play_group(12, max_plies=9, opening_share=0.0).values()
+    assert all(len(game.actions) == 9 and game.truncated for game in games)
+    assert all(selfplay.winner_of(game) is None for game in games)
+
+
+def test_openings_and_full_searches_have_their_shares() -> None:
+    games = list(play_group(64, opening_share=0.5, opening_plies=10, full_share=0.3).values())
+    started = np.mean([game.start != 0 for game in games])
+    assert 0.3 < started < 0.65
+    recorded = sum(len(game.decisions) for game in games)
+    assert recorded / sum(len(game.actions) for game in games) == pytest.approx(0.3, abs=0.04)
+
+
+def test_openings_end_with_a_turn() -> None:
+    for key in range(300):
+        start = selfplay.random_opening(RULES.code, key, key % 40)
+        assert not kernel.take_backs_left(start)
+        assert not kernel.is_over(start, RULES.code)
+
+
+# A run
+
+
+def last_weights(folder: Path) -> dict[str, torch.Tensor]:
+    return RunFolder(folder, writable=False).load("latest").weights
+
+
+def run_quietly(config: AlphaZeroConfig) -> list[Scalars]:
+    sink = MemorySink()
+    train(config, Metrics([sink]))
+    return [event for event in sink.events if isinstance(event, Scalars)]
+
+
+def test_a_run_leaves_a_ladder(tmp_path: Path) -> None:
+    events = run_quietly(tiny(tmp_path))
+    tags = {tag for event in events for tag in event.values}
+    assert {"train/policy_loss", "eval/rating", "eval/oracle_preserving", "gate/score"} <= tags
+    run = RunFolder(tmp_path, writable=False)
+    manifest = run.manifest()
+    assert len(manifest.checkpoints) >= 2
+    assert manifest.checkpoints[-1].step == 40
+    assert run.best() is not None
+    history = run.metadata().elo_history
+    assert len(history) == len(manifest.checkpoints)
+    player = load_evaluator(load_weights(run.latest() or ""))
+    assert player.rules == RULES
+
+
+def test_the_same_seed_gives_the_same_weights(tmp_path: Path) -> None:
+    for name, seed in (("one", 1), ("two", 1), ("three", 2)):
+        run_quietly(tiny(tmp_path / name, seed=seed))
+    one, two, three = (last_weights(tmp_path / name) for name in ("one", "two", "three"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert not all(torch.equal(one[name], three[name]) for name in one)
+
+
+@pytest.mark.parametrize("after", [1, 9, 14])
+def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path, after: int) -> None:
+    """Stopped before learning begins, between checkpoints, and after one."""
+    run_quietly(tiny(tmp_path / "whole"))
+    config = tiny(tmp_path / "parts")
+    with RunFolder(tmp_path / "parts") as folder:
+        trainer = Trainer(config, folder)
+        plays = itertools.count(1)
+        play = trainer.play
+
+        def counted(*args: object) -> None:
+            play(*args)  # type: ignore[arg-type]
+            if next(plays) == after:
+                trainer.stopped.set()
+
+        trainer.play = counted  # type: ignore[method-assign]
+        trainer.run(Metrics([MemorySink()]))
+        assert trainer.learner.steps < 40
+    run_quietly(dataclasses.replace(config, resume=str(tmp_path / "parts"), run=""))
+    whole, parts = last_weights(tmp_path / "whole"), last_weights(tmp_path / "parts")
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+    states = [
+        RunFolder(tmp_path / name, writable=False).load("latest").state
+        for name in ("whole", "parts")
+    ]
+    assert states[0] is not None
+    assert states[1] is not None
+    for state in states:
+        state.pop("seconds")  # type: ignore[union-attr]
+    assert str(states[0]["groups"]) == str(states[1]["groups"])
+    assert states[0]["judge"]["results"] == states[1]["judge"]["results"]
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "trainers.alphazero", "experiment=smoke", *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=folder, **pipes)  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
+    child = start(tmp_path, "run=first", "budget.steps=100000", "console=plain")
+    deadline = time.monotonic() + 240
+    while not list(tmp_path.glob("first/checkpoints/*.safetensors")):
+        assert time.monotonic() < deadline
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.2)
+    os.kill(child.pid, number)
+    out, err = child.communicate(timeout=120)
+    assert child.returncode == 0, err
+    assert "resume=" in out + err
+    step = RunFolder(tmp_path / "first", writable=False).load("latest").info.step
+    resumed = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "trainers.alphazero",
+            "resume=first",
+            f"budget.steps={step + 5}",
+            "console=plain",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    assert RunFolder(tmp_path / "first", writable=False).load("latest").info.step == step + 5
+
+
+def test_a_run_of_other_rules_is_not_resumed(tmp_path: Path) -> None:
+    run_quietly(tiny(tmp_path))
+    config = tiny(tmp_path, rules="mature", run="", resume=str(tmp_path))
+    with pytest.raises(CheckpointError, match=r"'advanced'.*'mature'"):
+        train(config)
+
+
+# Configs
+
+
+def composed(*overrides: str) -> AlphaZeroConfig:
+    with initialize_config_dir(str(paths.configs() / "alphazero"), version_base="1.3"):
+        config = OmegaConf.to_object(compose("config", overrides=list(overrides)))
+    assert isinstance(config, AlphaZeroConfig)
+    return config
+
+
+EXPERIMENTS = sorted(p.stem for p in (paths.configs() / "alphazero/experiment").glob("*.yaml"))
+NETWORKS = sorted(p.stem for p in (paths.configs() / "alphazero/network").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_experiment_composes_and_can_run(experiment: str) -> None:
+    words = ["device=cpu"] if experiment == "gpu" else []
+    check(composed(f"experiment={experiment}", *words))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_composes(name: str) -> None:
+    config = composed(f"network={name}")
+    assert config.network.kind == name
+    build(config.network, RULES)
+
+
+def test_the_defaults_are_the_dataclass() -> None:
+    config = composed()
+    assert dataclasses.asdict(config) == dataclasses.asdict(AlphaZeroConfig())
+
+
+def test_the_classic_experiment_is_the_customers() -> None:
+    config = composed("experiment=classic")
+    assert (config.budget.games, config.budget.minutes) == (2000, 0)
+    assert (config.search.root, config.search.simulations) == ("puct", 64)
+    assert (config.search.c_puct, config.search.dirichlet_alpha) == (1.5, 0.3)
+    assert config.selfplay.temperature_plies == 15
+    assert config.network.kind == "mlp"
+    assert (config.learner.batch, config.replay.capacity) == (128, 512)
+    assert (config.learner.learning_rate, config.learner.weight_decay) == (1e-3, 1e-4)
+    assert Rules.of(config.rules).take_back == "greedy"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("search.simulations=0", "search.simulations"),
+        ("search.temperature=-1", "search.temperature"),
+        ("rules=chess", "rules: unknown rules 'chess'"),
+        ("network.width=0", "network.width"),
+        ("learner.reuse=-1", "learner.reuse"),
+        ("learner.batch=0", "learner.batch"),
+        ("learner.schedule=step", "learner.schedule"),
+        ("selfplay.quick_simulations=65", "selfplay.quick_simulations"),
+        ("selfplay.full_share=1.5", "selfplay.full_share"),
+        ("evaluation.games=7", "evaluation.games"),
+        ("budget.minutes=0", "budget"),
+        ("budget.minutes=-3", "budget.minutes"),
+        ("device=tpu", "device"),
+        ("replay.start=1000000", "replay.start"),
+    ],
+)
+def test_impossible_configs_are_refused_by_name(override: str, message: str) -> None:
+    with pytest.raises(Exception, match=message) as caught:
+        check(composed(override))
+    assert message.partition(":")[0] in str(caught.value)
+
+
+def test_the_command_refuses_before_work_begins(tmp_path: Path) -> None:
+    for word, message in (
+        ("search.simulation=3", "simulation"),
+        ("search.simulations=0", "simulations"),
+        ("rules=chess", "unknown rules"),
+        ("resume=nowhere", "nowhere"),
+    ):
+        command = [sys.executable, "-m", "trainers.alphazero", word, "budget.steps=1"]
+        child = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        out, err = child.stdout, child.stderr
+        assert child.returncode != 0
+        assert message in out + err
+        assert "Traceback" not in err
+        assert not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_a_resumed_run_keeps_its_settings(tmp_path: Path) -> None:
+    run_quietly(tiny(tmp_path))
+    given = OmegaConf.create({"resume": str(tmp_path)})
+    config = OmegaConf.to_object(cli.resumed(given, [f"resume={tmp_path}", "budget.steps=99"]))
+    assert isinstance(config, AlphaZeroConfig)
+    assert config.network.width == 16
+    assert config.budget.steps == 99
+
+
+def test_labels_follow_ratings() -> None:
+    assert [label_of(elo) for elo in (0, 600, 900, 1200, 1500)] == [
+        "Beginner",
+        "Novice",
+        "Intermediate",
+        "Advanced",
+        "Expert",
+    ]
+
+
+# It learns
+
+
+def test_it_learns_the_small_board(tmp_path: Path) -> None:
+    """From nothing to at least 99 % value-preserving moves, against the exact solution."""
+    rules = Rules.of("advanced levels=3")
+    solve.Solver(rules, folder=tmp_path / "table", report=lambda text: None).solve()
+    truth = Oracle.open(rules, tmp_path / "table")
+    packed = np.unique(
+        [p.packed for seed in range(300) for p in random_game(rules, seed).positions()]
+    )
+    labels = truth.label(packed[[kernel.count_legal(int(p), rules.code) > 1 for p in packed]])
+    config = AlphaZeroConfig(
+        rules=str(rules),
+        run=str(tmp_path / "run"),
+        device="cpu",
+        console="off",
+        network=NetworkConfig(width=96, blocks=1),
+        search=SearchConfig(simulations=32),
+        selfplay=SelfPlayConfig(games=128, groups=1, quick_simulations=8, opening_plies=14),
+        replay=ReplayConfig(start=2000, capacity=60_000),
+        learner=LearnerConfig(batch=256),
+        gate=GateConfig(games=0),
+        evaluation=EvaluationConfig(every_steps=10**6, games=20, opponents=[], oracle_every=0),
+        budget=BudgetConfig(minutes=0, steps=1200),
+    )
+
+    def score() -> float:
+        weights = RunFolder(tmp_path / "run", writable=False).load("latest")
+        player = SearchPlayer(
+            load_evaluator(weights, "cpu"), SearchConfig(simulations=64, gumbel_scale=0)
+        )
+        return oracle.benchmark(player, labels=labels).preserving.rate
+
+    untrained = SearchPlayer(
+        Evaluator(build(config.network, rules), rules, torch.device("cpu")),
+        SearchConfig(simulations=64, gumbel_scale=0),
+    )
+    assert oracle.benchmark(untrained, labels=labels).preserving.rate < 0.95
+    run_quietly(config)
+    assert score() >= 0.99
