@@ -411,15 +411,15 @@ def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path, after: int) -> N
     config = tiny(tmp_path / "parts")
     with RunFolder(tmp_path / "parts") as folder:
         trainer = Trainer(config, folder)
-        plays = itertools.count(1)
-        play = trainer.play
+        cycles = itertools.count(1)
+        cycle = trainer.cycle
 
         def counted(*args: object) -> None:
-            play(*args)  # type: ignore[arg-type]
-            if next(plays) == after:
+            cycle(*args)  # type: ignore[arg-type]
+            if next(cycles) == after:
                 trainer.stopped.set()
 
-        trainer.play = counted  # type: ignore[method-assign]
+        trainer.cycle = counted  # type: ignore[method-assign]
         trainer.run(Metrics([MemorySink()]))
         assert trainer.learner.steps < 40
     run_quietly(dataclasses.replace(config, resume=str(tmp_path / "parts"), run=""))

@@ -161,6 +161,92 @@ def test_batched_search_equals_a_plain_one(plies_left: int) -> None:
         assert repetitions > 0, "no position repeated: the rule was not put to the test"
 
 
+class PlainGumbel(PlainSearch):
+    """The Gumbel root over the same trees: scores as written in the paper, classes by hand."""
+
+    def edges(self) -> list[tuple[int, int]]:
+        """Visits and proofs of the root's edges, for its side."""
+        side = self.root.position.side
+        return [
+            (c.visits, c.proven * (1 if c.position.side == side else -1) if c.visits else 0)
+            for c in self.root.children.values()
+        ]
+
+    def scores(self) -> list[float]:
+        children = list(self.root.children.values())
+        seen = [child for child in children if child.visits]
+        worth = [
+            float(proven) if proven else child.total / child.visits if child.visits else None
+            for child, (_, proven) in zip(children, self.edges(), strict=True)
+        ]
+        visits = sum(child.visits for child in seen)
+        mixed = self.root.value
+        if seen:
+            known = sum(c.prior * w for c, w in zip(children, worth, strict=True) if w is not None)
+            mixed += visits * known / sum(child.prior for child in seen)
+            mixed /= 1 + visits
+        scale = (self.config.c_visit + max(c.visits for c in children)) * self.config.c_scale
+        logits = [math.log(child.prior) for child in children]
+        top = max(logits)
+        return [
+            logit - top + scale * ((mixed if w is None else w) + 1) / 2
+            for logit, w in zip(logits, worth, strict=True)
+        ]
+
+    def run(self) -> None:
+        considered = min(self.config.max_considered, len(self.root.children))
+        for wanted in roots.halving_schedule(considered, self.config.simulations):
+            if self.root.proven:
+                return
+            classes = [
+                2 if proven == -1 else int(visits != wanted) for visits, proven in self.edges()
+            ]
+            ranked = sorted(
+                range(len(classes)),
+                key=lambda i: (classes[i], -self.scores()[i]),
+            )
+            chosen = list(self.root.children.values())[ranked[0]]
+            self.best = lambda node, chosen=chosen: (  # type: ignore[method-assign,misc]
+                chosen if node is self.root else PlainSearch.best(self, node)
+            )
+            self.simulate(self.root, [self.root.position])
+
+    def policy(self) -> list[float]:
+        proofs = [proven for _, proven in self.edges()]
+        if self.root.proven == 1:
+            kept = [proven == 1 for proven in proofs]
+        elif self.root.proven == -1:
+            kept = [True for _ in proofs]
+        else:
+            kept = [proven != -1 for proven in proofs]
+        scores = self.scores()
+        top = max(score for score, keep in zip(scores, kept, strict=True) if keep)
+        shares = [
+            math.exp(score - top) if keep else 0 for score, keep in zip(scores, kept, strict=True)
+        ]
+        return [share / sum(shares) for share in shares]
+
+
+def test_the_gumbel_root_equals_a_plain_one() -> None:
+    """Visits, proofs and targets; proven wins, losses and refuted actions among them."""
+    config = SearchConfig(simulations=40, gumbel_scale=0, max_considered=8)
+    labels, rows = labelled(count=20)
+    near = np.flatnonzero((labels.byte > 0) & (labels.byte < 6))[:25]
+    packed = labels.packed[np.concatenate([rows, near])]
+    result = Search(RULES, config, len(packed)).run(packed, np.arange(len(packed)), opinionated)
+    kinds = set()
+    for row, position in enumerate(packed.tolist()):
+        plain = PlainGumbel(Position.unchecked(position, RULES), config)
+        plain.run()
+        count = result.num_legal[row]
+        assert result.visits[row, :count].tolist() == [visits for visits, _ in plain.edges()]
+        assert result.proven[row] == plain.root.proven
+        assert result.policy[row, :count].tolist() == pytest.approx(plain.policy(), abs=2e-3)
+        kinds.add(plain.root.proven)
+        kinds |= {"refuted"} if any(p == -1 for _, p in plain.edges()) else set()
+    assert kinds == {0, 1, -1, "refuted"}
+
+
 # Against the truth
 
 
@@ -372,6 +458,37 @@ def test_bad_searches_are_refused() -> None:
     over = Position.parse("WWWWBBBBWWWWBBBB/WWWBBBWWW/BBBB/W b 0").packed
     with pytest.raises(PylosError, match="the game is over"):
         search.run(np.array([over]), np.zeros(1, np.int64), uniform)
+
+
+@pytest.mark.parametrize("root", ["gumbel", "puct"])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("where", ["logits", "value"])
+@pytest.mark.parametrize("late", [False, True])
+def test_numbers_that_are_not_finite_stop_the_search(
+    root: str, bad: float, where: str, late: bool
+) -> None:
+    """A diverged network is an error, at the root and below, never a move."""
+
+    def diverged(packed: Ints) -> tuple[Floats, Floats]:
+        logits, values = uniform(packed)
+        if not late or kernel.START not in packed:
+            if where == "logits":
+                logits[0] = bad
+            else:
+                values[0] = bad
+        return logits, values
+
+    search = Search(RULES, SearchConfig(root=root, simulations=16), 2)
+    with pytest.raises(PylosError, match="not finite"):
+        search.run(np.zeros(2, np.int64), np.arange(2), diverged)
+
+
+def test_evaluators_of_another_shape_are_refused() -> None:
+    def narrow(packed: Ints) -> tuple[Floats, Floats]:
+        return np.zeros((len(packed), 30), np.float32), np.zeros(len(packed), np.float32)
+
+    with pytest.raises(PylosError, match=r"logits \[1, 303\].*got \[1, 30\]"):
+        Search(RULES, SearchConfig(), 1).run(np.zeros(1, np.int64), np.zeros(1, np.int64), narrow)
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,14 @@ def _resnet(shape: Sequence[int], values: int, config: NetworkConfig) -> PolicyV
     return PolicyValueNetwork(body, head(NUM_ACTIONS), head(values), config)
 
 
+def fast_dtype(device: torch.device) -> torch.dtype:
+    """The number type in which this device evaluates networks fastest."""
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    has_instructions = device.type == "cpu" and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return torch.bfloat16 if has_instructions else torch.float32
+
+
 def masked(logits: Tensor, mask: Tensor) -> Tensor:
     """The logits of legal actions; illegal ones get a large finite negative."""
     return logits.masked_fill(mask == 0, MASKED)

@@ -51,10 +51,17 @@ MAX_SEARCHES: Final = 512
 class Evaluator:
     """A network as a function from packed positions to logits and values: see `search`."""
 
-    def __init__(self, network: PolicyValueNetwork, rules: Rules, device: torch.device) -> None:
+    def __init__(
+        self,
+        network: PolicyValueNetwork,
+        rules: Rules,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         self.rules = rules
         self.device = device
-        self.network = network.to(device).eval()
+        self.dtype = dtype
+        self.network = network.to(device, dtype).eval()
         self._observer = Observer(network.config.observation, rules)
 
     def __call__(self, packed: Ints) -> tuple[Floats, Floats]:
@@ -62,8 +69,15 @@ class Evaluator:
         _write_observations(packed, self.rules.code, self._observer.planes, observation)
         batch = torch.from_numpy(observation.reshape(-1, *self._observer.shape))
         with torch.inference_mode():
-            output = self.network(batch.to(self.device))
+            output = self.network(batch.to(self.device, self.dtype))
         return output.logits.float().cpu().numpy(), output.value.float().cpu().numpy()
+
+    @torch.no_grad()
+    def take(self, network: PolicyValueNetwork) -> None:
+        """Go on with another network's weights."""
+        theirs = network.state_dict()
+        for name, mine in self.network.state_dict().items():
+            mine.copy_(theirs[name])
 
     def check_rules(self, rules: Rules, name: str) -> None:
         if rules != self.rules:
@@ -150,6 +164,8 @@ class NetworkPlayer(Agent):
         mask = np.empty(logits.shape, dtype=np.int8)
         _write_masks(packed, rules.code, mask)
         wide = np.where(mask == 1, logits.astype(np.float64), -np.inf)
+        if not np.isfinite(wide[mask == 1]).all():
+            raise PylosError(f"{self.name}: the network's logits are not finite")
         wide -= wide.max(axis=1, keepdims=True)
         policies: npt.NDArray[np.float64] = (wide == 0).astype(np.float64)
         if self.temperature > 0:

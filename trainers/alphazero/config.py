@@ -41,6 +41,8 @@ class SelfPlayConfig:
     """The most random plies that a game begins with; their number is uniform up to here."""
     temperature_plies: int = 15
     """PUCT: plies drawn at the search's temperature; later ones play the most visited action."""
+    precision: str = "auto"
+    """Of the network that plays: auto (what the device does fastest), float32 or bfloat16."""
     max_plies: int = 200
     """A game of so many plies is broken off, without a winner."""
 
@@ -230,6 +232,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "budget.steps": (0, 10**15),
 }
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "selfplay.precision": ("auto", "float32", "bfloat16"),
     "targets.truncated": ("bootstrap", "draw", "mask"),
     "learner.schedule": ("cosine", "constant"),
     "console": ("auto", "live", "plain", "off"),

@@ -4,13 +4,16 @@
     python -m trainers.alphazero experiment=smoke
     python -m trainers.alphazero resume=runs/alphazero/first
 
-`train(config)` does the same for library users. A cycle is some plies of self-play of every game,
-then as many learning steps as keep the reuse of samples at its setting. With the same config and
-seed, and a budget in games or steps, two runs give the same weights, interrupted or not.
+`train(config)` does the same for library users. A cycle is some plies of self-play of every game;
+meanwhile the learner takes as many steps as keep the reuse of samples at its setting, on what the
+cycles before have brought, and the games play with the weights that these have left. So no core is
+idle, and still, with the same config and seed and a budget in games or steps, two runs give the
+same weights, interrupted or not.
 """
 
 from __future__ import annotations
 
+import copy
 import signal
 import threading
 import time
@@ -38,7 +41,7 @@ from trainers.alphazero.selfplay import Game, GameGroup, winner_of
 from trainers.alphazero.targets import samples_of
 from trainers.checkpoints import CheckpointInfo, RunFolder, check_fits, rng_state, set_rng_state
 from trainers.metrics import Metrics, open_metrics
-from trainers.network import build, choose_device
+from trainers.network import build, choose_device, fast_dtype
 from trainers.players import Evaluator
 
 
@@ -87,13 +90,13 @@ class Trainer:
         ]
         self.rng = np.random.default_rng(config.seed)
         self.judge = Judge(config, self.threads)
-        self.evaluator = Evaluator(self.learner.playing, self.rules, self.device)
+        self.acting = self._acting()
         self.best: Evaluator | None = None
         self.games = 0
         self.seconds = 0.0  # of training, evaluations aside
         self.owed = 0.0  # samples still to be learnt from
         self.evaluated = 0.0  # the budget's clock at the last evaluation
-        self._playing_seconds = 0.0
+        self._cycle_seconds = 0.0
         self._steps: list[StepReport] = []
         self._finished: list[Game] = []
 
@@ -109,10 +112,7 @@ class Trainer:
         )
         with ThreadPoolExecutor(len(self.groups)) as pool:
             while not self.stopped.is_set() and self.progress() < 1:
-                began = time.monotonic()
-                self.play(pool)
-                self.learn()
-                self.seconds += time.monotonic() - began
+                self.cycle(pool)
                 if self._finished and self._steps:
                     metrics.scalars(self.learner.steps, self._figures())
                 if self._evaluation_is_due():
@@ -131,32 +131,40 @@ class Trainer:
         metrics.finish(results)
         metrics.message(f"done: {self.games:,} games, {self.learner.steps:,} steps")
 
-    def play(self, pool: ThreadPoolExecutor) -> None:
-        """A cycle of self-play: every group in a thread of its own."""
+    def _acting(self) -> Evaluator:
+        """The network that plays: a copy, since the learner works while games are played."""
+        config = self.config.selfplay
+        dtype = fast_dtype(self.device)
+        if config.precision != "auto":
+            dtype = getattr(torch, config.precision)
+        return Evaluator(copy.deepcopy(self.learner.playing), self.rules, self.device, dtype)
+
+    def cycle(self, pool: ThreadPoolExecutor) -> None:
+        """Play with the weights of the last cycle, and learn from what it brought."""
         began = time.monotonic()
-        plies = self.config.selfplay.plies_per_cycle
-        with _torch_threads(1 if len(self.groups) > 1 else self.threads):
-
-            def play(group: GameGroup) -> list[Game]:
-                with _torch_threads(1 if len(self.groups) > 1 else self.threads):
-                    return [game for _ in range(plies) for game in group.step(self.evaluator)]
-
-            played = list(pool.map(play, self.groups))
-        finished = [game for games in played for game in games]
+        self.acting.take(self.learner.playing)
+        playing = [pool.submit(self._play, group) for group in self.groups]
+        self.learn()
+        finished = [game for future in playing for game in future.result()]
         samples = samples_of(finished, self.config.targets)
         self.replay.add(samples)
         self.games += len(finished)
-        self.owed += samples.size * self.config.learner.reuse
+        if self.replay.total >= self.config.replay.start:
+            self.owed += samples.size * self.config.learner.reuse
         self._finished += finished
-        self._playing_seconds += time.monotonic() - began
+        self._cycle_seconds += time.monotonic() - began
+        self.seconds += time.monotonic() - began
+
+    def _play(self, group: GameGroup) -> list[Game]:
+        """Some plies of a group, in a thread of its own."""
+        with _torch_threads(1 if len(self.groups) > 1 else self.threads):
+            plies = self.config.selfplay.plies_per_cycle
+            return [game for _ in range(plies) for game in group.step(self.acting)]
 
     def learn(self) -> None:
-        """The learning steps that the new samples have earned."""
+        """The learning steps that the samples so far have earned."""
         config = self.config.learner
-        if self.replay.total < self.config.replay.start:
-            self.owed = 0.0
-            return
-        with _torch_threads(self.threads):
+        with _torch_threads(1 if self.device.type == "cpu" else self.threads):
             while self.owed >= config.batch and self.progress() < 1:
                 self.owed -= config.batch
                 batch = self.replay.draw(self.rng, config.batch, config.symmetries)
@@ -324,7 +332,7 @@ class Trainer:
         """What the last cycles did, for the display."""
         steps, games = self._steps, self._finished
         tallies = [group.take_tally() for group in self.groups]
-        seconds = max(self._playing_seconds, 1e-9)
+        seconds = max(self._cycle_seconds, 1e-9)
         decided = [winner for game in games if (winner := winner_of(game)) is not None]
         progress = self.progress()
         figures = {
@@ -348,7 +356,7 @@ class Trainer:
         if decided:
             figures["selfplay/first_player_score"] = 1 - _mean([float(w) for w in decided])
         self._steps, self._finished = [], games[-1:]
-        self._playing_seconds = 0.0
+        self._cycle_seconds = 0.0
         return figures
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pylos_env._jit import jit
 from pylos_env.errors import PylosError
-from pylos_env.kernel import MAX_LEGAL, is_over
+from pylos_env.kernel import MAX_LEGAL, NUM_ACTIONS, is_over
 from pylos_env.options import check_count
 from pylos_env.position import Position
 from pylos_env.rules import Rules
@@ -57,7 +57,7 @@ class SearchConfig:
     """Gumbel: 1 explores, 0 plays the best it finds."""
     c_visit: float = 50.0
     """Gumbel: added to the largest visit count to scale values against logits."""
-    c_scale: float = 0.25
+    c_scale: float = 1.0
     """Gumbel: scale of values against logits."""
     dirichlet_alpha: float = 0.3
     """PUCT: shape of the noise at the root."""
@@ -141,8 +141,8 @@ class Search:
         schedule = _schedules(config.max_considered, tuple(kinds.tolist()))
 
         tree.plant(trees, packed)
-        logits, values = evaluate(packed)
-        _expand_roots(trees, self.rules.code, logits, values)
+        logits, values = _ask(evaluate, packed)
+        _check_finite(_expand_roots(trees, self.rules.code, logits, values))
         gumbel = config.root == "gumbel"
         if gumbel:
             _write_noise(trees, keys, config.gumbel_scale, self._noise)
@@ -168,8 +168,8 @@ class Search:
             )
             if count:
                 rows = self._rows[:count]
-                logits, values = evaluate(trees.packed[rows, leaves.node[rows]])
-                _grow(trees, leaves, self.rules.code, rows, logits, values)
+                logits, values = _ask(evaluate, trees.packed[rows, leaves.node[rows]])
+                _check_finite(_grow(trees, leaves, self.rules.code, rows, logits, values))
             _back_up(trees, leaves, games)
         return self._result(keys, gumbel)
 
@@ -206,6 +206,21 @@ class Search:
             raise PylosError(f"row {row}: the game is over in {position}")
 
 
+def _ask(evaluate: Evaluate, packed: Ints) -> tuple[Floats, Floats]:
+    logits, values = evaluate(packed)
+    if logits.shape != (len(packed), NUM_ACTIONS) or values.shape != (len(packed),):
+        raise PylosError(
+            f"an evaluator gives logits [{len(packed)}, {NUM_ACTIONS}] and values [{len(packed)}], "
+            f"got {list(logits.shape)} and {list(values.shape)}"
+        )
+    return logits, values
+
+
+def _check_finite(finite: bool) -> None:
+    if not finite:
+        raise PylosError("the evaluator's logits or values are not finite: has training diverged?")
+
+
 @functools.cache
 def _schedules(max_considered: int, simulations: tuple[int, ...]) -> Any:
     """[kinds, considered, simulations]: the visits that each simulation asks for."""
@@ -225,11 +240,15 @@ def _first_over(packed: Ints, rules: int) -> int:
 
 
 @jit
-def _expand_roots(trees: Trees, rules: int, logits: Floats, values: Floats) -> None:
+def _expand_roots(trees: Trees, rules: int, logits: Floats, values: Floats) -> bool:
+    """Give every root its edges; returns whether all numbers are finite."""
     legal = np.empty(MAX_LEGAL, dtype=np.int64)
+    finite = True
     for game in range(len(values)):
         trees.value[game, ROOT] = values[game]
-        tree.expand(trees, game, ROOT, rules, logits[game], legal)
+        finite &= tree.expand(trees, game, ROOT, rules, logits[game], legal)
+        finite &= np.isfinite(values[game])
+    return finite
 
 
 @jit
@@ -285,14 +304,18 @@ def _select(
 @jit
 def _grow(
     trees: Trees, leaves: Leaves, rules: int, rows: Ints, logits: Floats, values: Floats
-) -> None:
+) -> bool:
+    """Give every new leaf its value and edges; returns whether all numbers are finite."""
+    finite = True
     legal = np.empty(MAX_LEGAL, dtype=np.int64)
     for row in range(len(rows)):
         game = rows[row]
         node = leaves.node[game]
         trees.value[game, node] = values[row]
         leaves.value[game] = values[row]
-        tree.expand(trees, game, node, rules, logits[row], legal)
+        finite &= tree.expand(trees, game, node, rules, logits[row], legal)
+        finite &= np.isfinite(values[row])
+    return finite
 
 
 @jit

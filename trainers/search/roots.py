@@ -29,10 +29,6 @@ from trainers.search.tree import (
     Trees,
 )
 
-NO_EDGE: Final = -1
-BARRED: Final = np.float32(1e9)
-"""Taken off the score of an edge that must not be chosen while there is another."""
-
 # streams of chance within one key
 GUMBEL_STREAM: Final = 1
 DIRICHLET_STREAM: Final = 2
@@ -164,21 +160,33 @@ def gumbel_edge(
 ) -> int:
     """Among the root's edges with so many visits, the one with the best score.
 
-    Where none has so many (others were proven and left the race), the visits do not count.
+    Where none has so many (others were proven and left the race), the visits do not count; edges
+    proven to lose come last.
     """
     write_improved(trees, game, c_visit, c_scale, scores)
     first = trees.first_edge[game, ROOT]
-    best, best_score = NO_EDGE, np.float32(-np.inf)
+    best, best_class, best_score = first, 3, np.float32(0)
     for number in range(trees.num_edges[game, ROOT]):
         edge = first + number
-        score = scores[number] + noise[number]
-        if trees.edge_visits[game, edge] != visits:
-            score -= BARRED
+        kind = 0 if trees.edge_visits[game, edge] == visits else 1
         if trees.edge_proven[game, edge] == PROVEN_LOSS:
-            score -= 2 * BARRED
-        if score > best_score:
-            best, best_score = edge, score
+            kind = 2
+        score = scores[number] + noise[number]
+        if kind < best_class or (kind == best_class and score > best_score):
+            best, best_class, best_score = edge, kind, score
     return int(best)
+
+
+@jit
+def is_refuted(trees: Trees, game: int, edge: int) -> bool:
+    """Whether an edge of the root must not be played: a proven win stands beside it, or it loses.
+
+    In a lost position no edge is worse than the others.
+    """
+    root = trees.proven[game, ROOT]
+    if root == PROVEN_WIN:
+        return bool(trees.edge_proven[game, edge] != PROVEN_WIN)
+    return bool(root != PROVEN_LOSS and trees.edge_proven[game, edge] == PROVEN_LOSS)
 
 
 @jit
@@ -186,26 +194,21 @@ def write_gumbel_policy(
     trees: Trees, game: int, c_visit: float, c_scale: float, policy: Floats
 ) -> None:
     """The learning target: the softmax of logits plus scaled completed values, into `policy`."""
+    first = trees.first_edge[game, ROOT]
     count = trees.num_edges[game, ROOT]
     write_improved(trees, game, c_visit, c_scale, policy)
-    _drop_refuted(trees, game, policy)
-    largest = policy[:count].max()
+    largest = np.float32(-np.inf)
+    for number in range(count):
+        if not is_refuted(trees, game, first + number):
+            largest = max(largest, policy[number])
     total = np.float32(0)
     for number in range(count):
-        policy[number] = np.exp(policy[number] - largest)
+        if is_refuted(trees, game, first + number):
+            policy[number] = 0
+        else:
+            policy[number] = np.exp(policy[number] - largest)
         total += policy[number]
     policy[:count] /= total
-
-
-@jit
-def _drop_refuted(trees: Trees, game: int, scores: Floats) -> None:
-    """Bar all but winning edges where one is proven to win, else those proven to lose."""
-    first = trees.first_edge[game, ROOT]
-    wins = trees.proven[game, ROOT] == PROVEN_WIN
-    for number in range(trees.num_edges[game, ROOT]):
-        proven = trees.edge_proven[game, first + number]
-        if proven == PROVEN_LOSS or (wins and proven != PROVEN_WIN):
-            scores[number] -= BARRED
 
 
 @jit
@@ -214,23 +217,16 @@ def gumbel_choice(
 ) -> int:
     """The edge to play: of the most visited the best score; a proven win before all."""
     write_improved(trees, game, c_visit, c_scale, scores)
-    _drop_refuted(trees, game, scores)
     first = trees.first_edge[game, ROOT]
-    best, best_score = NO_EDGE, np.float32(-np.inf)
-    best_visits = -1
+    best, best_visits, best_score = first, -1, np.float32(0)
     for number in range(trees.num_edges[game, ROOT]):
         edge = first + number
+        if is_refuted(trees, game, edge):
+            continue
         visits = trees.edge_visits[game, edge]
         score = scores[number] + noise[number]
-        barred, best_barred = score < -BARRED / 2, best_score < -BARRED / 2
-        if best == NO_EDGE or barred < best_barred:
-            better = True
-        elif barred > best_barred:
-            better = False
-        else:
-            better = visits > best_visits or (visits == best_visits and score > best_score)
-        if better:
-            best, best_score, best_visits = edge, score, visits
+        if visits > best_visits or (visits == best_visits and score > best_score):
+            best, best_visits, best_score = edge, visits, score
     return int(best)
 
 
@@ -239,14 +235,12 @@ def write_visit_policy(trees: Trees, game: int, policy: Floats) -> None:
     """The share of visits of each root edge, refuted ones aside, into `policy`."""
     first = trees.first_edge[game, ROOT]
     count = trees.num_edges[game, ROOT]
-    for number in range(count):
-        policy[number] = trees.edge_visits[game, first + number]
-    _drop_refuted(trees, game, policy)
     total = np.float32(0)
     for number in range(count):
-        policy[number] = max(policy[number], np.float32(0))
+        refuted = is_refuted(trees, game, first + number)
+        policy[number] = 0 if refuted else trees.edge_visits[game, first + number]
         total += policy[number]
-    if total == 0:  # no visits, or only refuted edges
+    if total == 0:
         for number in range(count):
             policy[number] = trees.prior[game, first + number]
             total += policy[number]

@@ -131,12 +131,15 @@ def plant(trees: Trees, packed: Ints) -> None:
 
 
 @jit
-def expand(trees: Trees, game: int, node: int, rules: int, logits: Floats, legal: Ints) -> None:
-    """Give a node its edges; `logits` [303]; `legal` is room for the legal actions."""
+def expand(trees: Trees, game: int, node: int, rules: int, logits: Floats, legal: Ints) -> bool:
+    """Give a node its edges; `logits` [303]; `legal` is room for the legal actions.
+
+    Returns whether all its logits are finite.
+    """
     count = write_legal(trees.packed[game, node], rules, legal)
     first = trees.used_edges[game]
     if first + count > trees.action.shape[1]:
-        return
+        return True
     trees.used_edges[game] = first + count
     trees.first_edge[game, node] = first
     trees.num_edges[game, node] = count
@@ -156,6 +159,7 @@ def expand(trees: Trees, game: int, node: int, rules: int, logits: Floats, legal
         total += trees.prior[game, edge]
     for edge in range(first, first + count):
         trees.prior[game, edge] /= total
+    return bool(np.isfinite(total))
 
 
 @jit
