@@ -89,11 +89,11 @@ def check_symmetries(oracle: Oracle, rules: Rules, games: int) -> None:
     print(f"{len(positions):,} positions and their eight images agree", flush=True)
 
 
-def play(position: Position, players: tuple[agents.Agent, agents.Agent], limit: int) -> Position:
-    for _ in range(limit):
-        if position.outcome is not Outcome.ONGOING:
-            break
+def play(position: Position, players: tuple[agents.Agent, agents.Agent], turns: int) -> Position:
+    """Play at most so many whole turns."""
+    while position.outcome is Outcome.ONGOING and turns:
         position = position.play(players[position.side].act(position))
+        turns -= not position.take_backs_left
     return position
 
 
@@ -109,7 +109,7 @@ def check_games(oracle: Oracle, rules: Rules, count: int) -> None:
                 continue
             perfect, other = PerfectAgent(seed), agents.make(name, seed=seed)
             players = (perfect, other) if start.side == 0 else (other, perfect)
-            end = play(start, players, 300 if value == 0 else 3 * (distance or 0))
+            end = play(start, players, 150 if distance is None else distance)
             if value == 1:
                 won += 1
                 if end.outcome is Outcome.ONGOING or end.side == start.side:

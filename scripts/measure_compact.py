@@ -1,8 +1,8 @@
-"""What would it take to ship perfect play without the solved table? Four measurements of one table.
+"""What would it take to ship perfect play without the solved table? One table, three measurements.
 
 1. What the table weighs up to each number of spheres: a byte for each index, values only (two
    bits), and both compressed.
-2. How often a search of one second finds the exact value, by number of spheres.
+2. How often a search of one second proves a win or a loss, by number of spheres (a draw it cannot).
 3. How large a winner's book would be: one best action for every position that can arise when the
    winner of the empty board follows the book and the other side does anything.
 
@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pylos_env import Position, Rules, agents, kernel
-from pylos_env.geometry import CELL_SYMMETRIES
 from pylos_env.oracle import Oracle, board
 from pylos_env.oracle.query import _RANKS, _successors
 from pylos_env.oracle.table import HEADER_BYTES, table_path
@@ -88,14 +87,8 @@ def search(rules: Rules, oracle: Oracle, seconds: float, per_count: int) -> None
 
 def canonical(packed: Ints) -> Ints:
     """The smallest image of each position between turns."""
-    best = np.full(len(packed), np.iinfo(np.int64).max)
-    for image in CELL_SYMMETRIES.tolist():
-        moved = packed & (1 << kernel.SIDE_SHIFT)
-        for cell, target in enumerate(image):
-            for shift in (0, kernel.BLACK_SHIFT):
-                moved |= (packed >> (cell + shift) & 1) << (target + shift)
-        best = np.minimum(best, moved)
-    return np.unique(best)
+    images = [[kernel.symmetric(position, index) for index in range(8)] for position in packed]
+    return np.unique(np.array(images).min(axis=1))
 
 
 def book(rules: Rules, oracle: Oracle, limit: int) -> None:

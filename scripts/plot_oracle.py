@@ -27,7 +27,8 @@ COLOURS = {"won": "#2f6f4f", "drawn": "#c9b458", "lost": "#a23b3b"}
 
 
 def plot_values(counts: dict[str, list[Counts]]) -> None:
-    figure, axes = pyplot.subplots(1, len(counts), figsize=(3.6 * len(counts), 3.4), sharey=True)
+    size = (3.6 * len(counts), 3.4)
+    figure, (axes,) = pyplot.subplots(1, len(counts), figsize=size, sharey=True, squeeze=False)
     for axis, (rules, rows) in zip(axes, counts.items(), strict=True):
         spheres = [row.spheres for row in rows]
         totals = [row.won + row.drawn + row.lost for row in rows]
@@ -100,8 +101,11 @@ def main() -> None:
         for rules in RULE_SETS
         if (path := table_path(Rules.of(rules))).exists()
     }
-    plot_values(counts)
-    print_counts(counts)
+    if counts:
+        plot_values(counts)
+        print_counts(counts)
+    else:
+        print("no solved table here: only the agents are drawn")
     reports = [oracle.benchmark(agent) for agent in AGENTS]
     plot_agents(reports)
     print_reports(reports)

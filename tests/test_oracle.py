@@ -235,7 +235,11 @@ def damaged(small_table: Path, tmp_path: Path, change: str) -> Path:
     elif change == "header":
         content[20:30] = b"~" * 10
     elif change == "format":
-        content = content.replace(b'"format": 1', b'"format": 9', 1)
+        content = content.replace(b'"format": 2', b'"format": 9', 1)
+    elif change == "start":
+        assert b'"start": ' in content
+        place = content.index(b'"start": ') + 9
+        content[place] ^= 1  # another digit: the file still reads
     else:
         content[-100] ^= 1
     path = tmp_path / small_table.name
@@ -249,7 +253,8 @@ def damaged(small_table: Path, tmp_path: Path, change: str) -> Path:
         ("foreign", "is no oracle table"),
         ("truncated", "it was cut off"),
         ("header", "the header is damaged"),
-        ("format", "has format 9, this version reads 1"),
+        ("format", "has format 9, this version reads 2"),
+        ("start", "the header is damaged"),
         ("bit", "block 0 is damaged"),
     ],
 )
@@ -257,11 +262,25 @@ def test_a_damaged_file_is_refused(
     small_table: Path, tmp_path: Path, change: str, message: str
 ) -> None:
     with pytest.raises(OracleError, match=message):
-        solve.verify(damaged(small_table, tmp_path, change))
+        solve.verify(damaged(small_table, tmp_path, change), Rules.of("advanced"), 3)
 
 
 def test_a_whole_file_is_verified(small_table: Path) -> None:
-    assert solve.verify(small_table).rules == "advanced"
+    assert solve.verify(small_table, Rules.of("advanced"), 3).rules == "advanced"
+
+
+def test_a_table_of_other_rules_does_not_pass_for_whole(small_table: Path, tmp_path: Path) -> None:
+    foreign = table.table_path(Rules.of("mature"), 3, tmp_path)
+    foreign.write_bytes(small_table.read_bytes())
+    result = run("--rules", "mature", "--levels", "3", "--out", str(tmp_path))
+    assert result.returncode == 1
+    assert "holds 'advanced' on 3 levels, expected 'mature' on 3" in result.stderr
+
+
+def test_greedy_rules_have_no_table_and_no_advice_to_build_one(tmp_path: Path) -> None:
+    with pytest.raises(OracleError, match="only rules where players choose") as caught:
+        Oracle.open("advanced greedy", folder=tmp_path)
+    assert "pylos-solve" not in str(caught.value)
 
 
 def test_a_missing_table_says_how_to_build_it(tmp_path: Path) -> None:
@@ -515,6 +534,29 @@ def test_a_save_torn_between_passes_is_mended(tmp_path: Path) -> None:
         assert again.read_bytes() == whole.read_bytes()
 
 
+def test_a_damaged_save_is_not_gone_on_from(tmp_path: Path) -> None:
+    """One flipped bit in what an earlier run has saved: the run begins anew, and ends right."""
+    whole = solve.Solver("mature", 3, tmp_path / "whole", report=lambda text: None).solve()
+    lines: list[str] = []
+    first = solve.Solver("mature", 3, tmp_path / "parts", report=lines.append)
+
+    def report(text: str) -> None:
+        lines.append(text)
+        first.stop = len(lines) > 9
+
+    first.report = report
+    with pytest.raises(KeyboardInterrupt):
+        first.solve()
+    (partial,) = (tmp_path / "parts").glob("*.partial")
+    content = bytearray(partial.read_bytes())
+    content[table.HEADER_BYTES + 5000] ^= 2
+    partial.write_bytes(content)
+    second = solve.Solver("mature", 3, tmp_path / "parts", report=lines.append)
+    path = second.solve()
+    assert any("is damaged in block 0: beginning anew" in line for line in lines)
+    assert path.read_bytes() == whole.read_bytes()
+
+
 def test_two_runs_do_not_fill_one_table(tmp_path: Path) -> None:
     first = solve.Solver("advanced", 3, tmp_path, report=lambda text: None)
     second = solve.Solver("advanced", 3, tmp_path, report=lambda text: None)
@@ -528,7 +570,7 @@ def test_two_runs_do_not_fill_one_table(tmp_path: Path) -> None:
     first.report = lambda text: report(text) if text.startswith("lost in 2") else None
     path = first.solve()
     assert refused
-    assert solve.verify(path)
+    assert solve.verify(path, Rules.of("advanced"), 3)
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
@@ -622,6 +664,90 @@ def test_the_small_board_is_the_three_level_game(tmp_path: Path) -> None:
                 assert (position.outcome is Outcome.ONGOING) == bool(ends)
                 seen += 1
         assert seen > 2000
+
+
+@pytest.fixture(scope="module")
+def small_oracles(tmp_path_factory: pytest.TempPathFactory) -> list[Oracle]:
+    folder = tmp_path_factory.mktemp("small")
+    oracles = []
+    for rules in ("advanced levels=3", "mature levels=3"):
+        solve.Solver(rules, folder=folder, report=lambda text: None).solve()
+        oracles.append(Oracle.open(rules, folder))
+    return oracles
+
+
+def test_every_answer_follows_from_the_successors(small_oracles: list[Oracle]) -> None:
+    """Value, distance, best actions and verdicts, in the middle of taking back too; and batched."""
+    for truth in small_oracles:
+        positions = [
+            p
+            for seed in range(60)
+            for p in random_game(truth.rules, seed).positions()
+            if p.legal_actions()
+        ]
+        assert sum(bool(p.take_backs_left) for p in positions) > 100
+        packed = np.array([p.packed for p in positions])
+        values, distances = truth.values(packed), truth.distances(packed)
+        found = truth.label(packed)
+        for row, position in enumerate(positions):
+            after = {}
+            for action in position.legal_actions():
+                end = position.play(action)
+                value, distance = truth.value(end), truth.distance(end)
+                if not end.take_backs_left:
+                    value, distance = -value, None if distance is None else distance + 1
+                after[action] = value, distance
+
+            def rank(answer: tuple[int, int | None]) -> tuple[int, int]:
+                value, distance = answer
+                return value, -value * (distance or 0)
+
+            best = max(after.values(), key=rank)
+            assert (truth.value(position), truth.distance(position)) == best
+            assert (values[row], distances[row]) == (best[0], -1 if best[1] is None else best[1])
+            wanted = [action for action, answer in after.items() if answer == best]
+            assert truth.best_actions(position) == wanted
+            for action, verdict in truth.classify(position).items():
+                kept = after[action][0] == best[0]
+                keeps = (oracle.Verdict.KEEPS_WIN, oracle.Verdict.KEEPS_DRAW, oracle.Verdict.LOST)
+                assert (verdict in keeps) == kept
+                assert (verdict is oracle.Verdict.WIN_TO_LOSS) == (best[0] - after[action][0] == 2)
+            bytes_after = found.after[found.begin[row] : found.begin[row + 1]].tolist()
+            assert bytes_after == [0 if d is None else d + 1 for _, d in after.values()]
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        1 << 26,  # a sphere in the air
+        1,  # on the level that the small board lacks
+        0b111111111 << 16,  # nine spheres of one side
+        (1 << 16) | (1 << 46),  # two spheres on one cell
+        -1,
+    ],
+)
+def test_impossible_positions_have_no_value(small_oracles: list[Oracle], packed: int) -> None:
+    with pytest.raises(OracleError, match=r"row 1: .* is no position under 'advanced levels=3'"):
+        small_oracles[0].values(np.array([0, packed]))
+
+
+@pytest.mark.parametrize("packed", [np.array([0.5]), np.zeros((2, 2), np.int64), np.int64(0)])
+def test_only_rows_of_integers_are_answered(small_oracles: list[Oracle], packed: object) -> None:
+    with pytest.raises(OracleError, match="expected packed positions as integers"):
+        small_oracles[0].values(packed)  # type: ignore[arg-type]
+
+
+def test_estimates_may_be_missing_for_some_positions() -> None:
+    class Sometimes(agents.RuleBasedAgent):
+        def value(self, position: Position) -> float | None:
+            return 0.5 if position.packed % 2 else None
+
+    report = oracle.benchmark(Sometimes(1), every=100)
+    found = labels.load_labels(Rules.of("advanced")).every(100)
+    odd = (found.packed % 2 == 1) & (found.values != 0)
+    assert report.wrong_sign is not None
+    assert report.wrong_sign.total == odd.sum()
+    assert report.wrong_sign.hits == (found.values[odd] == -1).sum()
 
 
 def test_the_perfect_agent_plays_the_small_board(

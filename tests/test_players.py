@@ -13,7 +13,7 @@ import torch
 from pylos_env import Position, PylosError, Rules, agents, kernel, oracle
 from pylos_env.testing import random_game
 from trainers import players
-from trainers.checkpoints import CheckpointError, CheckpointInfo, RunFolder
+from trainers.checkpoints import CheckpointError, CheckpointInfo, CheckpointWarning, RunFolder
 from trainers.network import NetworkConfig, build
 from trainers.players import Evaluator, NetworkPlayer, SearchPlayer
 from trainers.search import SearchConfig
@@ -182,6 +182,27 @@ def test_a_level_brings_its_simulations(
         agents.make("checkpoint:Master")
 
 
+def test_a_level_whose_file_was_exchanged_is_refused(run: RunFolder, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run.path, folder, symlinks=True)
+    with RunFolder(folder) as ladder:
+        entry = ladder.enter(1, label="Novice", win_rate_vs_random=0.5)
+    shutil.copyfile(folder / "checkpoints/step_000000002.safetensors", folder / entry.file)
+    with pytest.raises(CheckpointError, match="sha256"):
+        agents.make(f"checkpoint:{folder}/Novice")
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over(run: RunFolder, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run.path, folder, symlinks=True)
+    newest = folder / "checkpoints/step_000000002.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-50])
+    with pytest.warns(CheckpointWarning, match="step_000000001"):
+        fallen_back = agents.make(f"checkpoint:{folder}/latest")
+    older = agents.make(f"checkpoint:{folder}/1")
+    assert fallen_back.value(Position.start()) == older.value(Position.start())
+
+
 def test_options_follow_the_name(run: RunFolder) -> None:
     searcher = agents.make(f"checkpoint:{run.path}?simulations=12&device=cpu")
     assert isinstance(searcher, SearchPlayer)
@@ -197,6 +218,7 @@ def test_options_follow_the_name(run: RunFolder) -> None:
     [
         ("?simulations=many", "simulations=many"),
         ("?simulations=-1", "simulations"),
+        ("?simulations=3&simulations=9", "'simulations' stands twice"),
         ("?sims=3", "unknown option 'sims': expected one of simulations, temperature, device"),
         ("?temperature=-1", "temperature: expected 0 or more"),
         ("?temperature=nan", "temperature: expected 0 or more"),
@@ -222,7 +244,7 @@ def test_missing_checkpoints_say_what_was_looked_for(
     with pytest.raises(CheckpointError, match="no such file or run folder"):
         agents.make(f"checkpoint:{tmp_path}/nowhere/latest")
     RunFolder(tmp_path / "empty").close()
-    with pytest.raises(CheckpointError, match="the run has none yet"):
+    with pytest.raises(CheckpointError, match="holds no checkpoint"):
         agents.make(f"checkpoint:{tmp_path}/empty")
 
 

@@ -138,6 +138,13 @@ class Manifest:
     def file(self, entry: ManifestEntry) -> Path:
         return self.path.parent / entry.file
 
+    def check_file(self, entry: ManifestEntry) -> None:
+        """Refuse an entry whose file is not there, or is not the one that was entered."""
+        try:
+            _check_content(self.path.parent, entry)
+        except CheckpointError as error:
+            raise CheckpointError(f"{self.path}: ({entry.file!r}): {error}") from None
+
     def level(self, name: str) -> ManifestEntry:
         """The entry of that name or file; for a label, in any case, the strongest that has it.
 

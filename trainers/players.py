@@ -292,6 +292,8 @@ def _parse_options(query: str) -> Options:
     }
     found: dict[str, Any] = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
+        if name in found:
+            raise PylosError(f"the option {name!r} stands twice in {query!r}")
         if name not in readers:
             raise PylosError(f"unknown option {name!r}: expected one of {', '.join(readers)}")
         try:
@@ -314,7 +316,7 @@ def find_checkpoint(which: str) -> tuple[Path, int]:
         return path, 0
     if (path / "checkpoints").is_dir():
         run = RunFolder(path, writable=False)
-        return _checked(run.best() or run.latest(), which), 0
+        return run.load("best" if run.best() else "latest", with_state=False).path, 0
     if (path.parent / "checkpoints").is_dir():
         return _in_run(path.parent, path.name, which)
     manifest = ladder_folder() / MANIFEST_FILE
@@ -329,7 +331,7 @@ def find_checkpoint(which: str) -> tuple[Path, int]:
 def _in_run(folder: Path, name: str, which: str) -> tuple[Path, int]:
     run = RunFolder(folder, writable=False)
     if name in ("latest", "best"):
-        return _checked(run.latest() if name == "latest" else run.best(), which), 0
+        return run.load(name, with_state=False).path, 0
     if name.isdecimal():
         return run.load(int(name), with_state=False).path, 0
     manifest = folder / MANIFEST_FILE
@@ -343,10 +345,5 @@ def _in_run(folder: Path, name: str, which: str) -> tuple[Path, int]:
 def _level(manifest: Path, name: str) -> tuple[Path, int]:
     ladder = Manifest.read(manifest, check_files=False)
     entry = ladder.level(name)
+    ladder.check_file(entry)
     return ladder.file(entry), entry.simulations or 0
-
-
-def _checked(path: Path | None, which: str) -> Path:
-    if path is None:
-        raise CheckpointError(f"no checkpoint {which!r}: the run has none yet")
-    return path

@@ -3,8 +3,9 @@
 The model is Bradley and Terry's on the Elo scale: a player 400 points above another scores 10 : 1.
 A draw counts half a win for each. `rate` maximises the likelihood of all results at once, so a
 rating depends on who was beaten and not on the order of the games; the intervals come from the
-Fisher information and are of the distance to the anchor, which stands at 0 by definition. Games
-count as independent: pairs from one opening with seats swapped mostly vary less than that, and so
+Fisher information and are of the distance to the anchor, which stands at 0 by definition (one is
+enough to fix the scale; other players that never change get their ratings from games like all).
+Games count as independent: pairs from one opening with seats swapped mostly vary less than that, and so
 do draws, which makes the intervals a little too wide rather than too narrow.
 
 The likelihood alone has no maximum where one player, or one group, won every game against the
@@ -28,10 +29,9 @@ import numpy.typing as npt
 
 from pylos_env.errors import PylosError
 from pylos_env.options import check_count
+from pylos_env.oracle.measure import Z_95
 
 ELO_PER_LOGIT: Final = 400 / math.log(10)
-Z_95: Final = 1.959963984540054
-"""Standard deviations to each side that hold 95 % of a normal distribution."""
 PRIOR_GAMES: Final = 0.5
 """Drawn games given to each player, see above."""
 ROUGH_TOLERANCE: Final = 1e-3

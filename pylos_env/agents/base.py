@@ -92,11 +92,14 @@ class Agent:
     def value_batch(
         self, packed: npt.NDArray[np.int64], rules: Rules
     ) -> npt.NDArray[np.float64] | None:
-        """`value` of each of many packed positions."""
-        values = [self.value(Position.unchecked(int(position), rules)) for position in packed]
-        if None in values:
+        """`value` of each of many packed positions, NaN where it has none; None where it never has.
+
+        The default asks row by row.
+        """
+        if type(self).value is Agent.value:
             return None
-        return np.array(values, dtype=np.float64)
+        values = [self.value(Position.unchecked(int(position), rules)) for position in packed]
+        return np.array(values, dtype=np.float64)  # None becomes NaN
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

@@ -251,6 +251,17 @@ def number_of(board: Board, occupied: int) -> int:
 
 
 @jit
+def find_number(board: Board, occupied: int) -> int:
+    """The number of an occupancy; -1 where it is none."""
+    slot = _hash(occupied, len(board.hashed))
+    while board.hashed[slot, 0] != occupied:
+        if board.hashed[slot, 0] == -1:
+            return -1
+        slot = (slot + 1) & (len(board.hashed) - 1)
+    return int(board.hashed[slot, 1])
+
+
+@jit
 def index_of(board: Board, occupancy: int, own: int) -> int:
     """The index of the position in which the side to move has `own` of an occupancy's cells."""
     ways = board.occupancies[occupancy, WAYS]

@@ -24,14 +24,28 @@ from pylos_env.agents import Agent, AgentLike
 from pylos_env.errors import PylosError
 from pylos_env.options import check_count, check_seed
 from pylos_env.oracle.labels import SOURCES, Labels, load_labels, values_of
+from pylos_env.position import Position
 from pylos_env.rules import Rules
 
 PHASES: Final = {"opening": range(10), "middle": range(10, 20), "end": range(20, 30)}
 """By the number of spheres on the board."""
 CHUNK: Final = 256
+Z_95: Final = 1.959963984540054
+"""Standard deviations to each side that hold 95 % of a normal distribution."""
 
 Progress = Callable[[int, int], None]
 """Called with how many positions are done, and of how many."""
+
+
+def wilson(rate: float, trials: float) -> tuple[float, float]:
+    """Wilson's score interval, 95 %, of a share found in so many independent trials."""
+    slack = Z_95**2 / trials
+    middle = (rate + slack / 2) / (1 + slack)
+    half = Z_95 / (1 + slack) * math.sqrt(rate * (1 - rate) / trials + slack / trials / 4)
+    return (
+        max(0.0, middle - half) if rate > 0 else 0.0,  # exact where rounding would miss the end
+        min(1.0, middle + half) if rate < 1 else 1.0,
+    )
 
 
 @dataclass(frozen=True)
@@ -47,15 +61,7 @@ class Share:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's score interval, 95 %."""
-        if not self.total:
-            return 0.0, 1.0
-        z = 1.959964
-        spread = z * z / self.total
-        middle = (self.rate + spread / 2) / (1 + spread)
-        half = z * math.sqrt(self.rate * (1 - self.rate) / self.total + spread / self.total / 4)
-        half /= 1 + spread
-        return max(0.0, middle - half), min(1.0, middle + half)
+        return wilson(self.rate, self.total) if self.total else (0.0, 1.0)
 
     def __str__(self) -> str:
         if not self.total:
@@ -120,8 +126,8 @@ def benchmark(
 
 def _ask(
     player: Agent, labels: Labels, seed: int, progress: Progress
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64] | None]:
-    """The player's action in each position, and its estimate of each."""
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """The player's action in each position, and its estimate of each, NaN where it has none."""
     total = len(labels.packed)
     keys = np.array([kernel.draw(seed, row) for row in range(total)], dtype=np.int64)
     actions: list[npt.NDArray[np.int64]] = []
@@ -130,17 +136,16 @@ def _ask(
         packed = labels.packed[begin : begin + CHUNK]
         actions.append(player.act_batch(packed, labels.rules, keys[begin : begin + CHUNK]))
         found = player.value_batch(packed, labels.rules)
-        if found is not None:
-            estimates.append(found)
+        estimates.append(np.full(len(packed), np.nan) if found is None else found)
         progress(begin + len(packed), total)
-    return np.concatenate(actions), np.concatenate(estimates) if estimates else None
+    return np.concatenate(actions), np.concatenate(estimates)
 
 
 def _report(
     name: str,
     labels: Labels,
     actions: npt.NDArray[np.int64],
-    estimates: npt.NDArray[np.float64] | None,
+    estimates: npt.NDArray[np.float64],
 ) -> Report:
     values, spheres = labels.values, labels.spheres
     after = values_of(labels.after)
@@ -153,8 +158,8 @@ def _report(
         return Share(int(kept[rows].sum()), int(rows.sum()))
 
     wrong_sign = None
-    if estimates is not None:
-        decided = values != 0
+    decided = (values != 0) & np.isfinite(estimates)
+    if decided.any():
         wrong = estimates[decided] * values[decided] <= 0
         wrong_sign = Share(int(wrong.sum()), int(decided.sum()))
     return Report(
@@ -182,7 +187,8 @@ def _ranks(labels: Labels, actions: npt.NDArray[np.int64], name: str) -> npt.NDA
     for row, action in enumerate(actions.tolist()):
         legal = kernel.legal_actions(int(labels.packed[row]), labels.rules.code).tolist()
         if action not in legal:
-            raise PylosError(f"{name} played the illegal action {action}, expected one of {legal}")
+            position = Position.unchecked(int(labels.packed[row]), labels.rules)
+            raise PylosError(f"{name} played the illegal action {action} in {position}")
         ranks[row] = legal.index(action)
     return ranks
 

@@ -16,13 +16,14 @@ from pylos_env._jit import jit
 from pylos_env.geometry import NUM_GROUND_CELLS
 from pylos_env.kernel import side_of, spheres_of, take_backs_left
 from pylos_env.oracle import board as boards
-from pylos_env.oracle.board import Board, index_of, number_of
+from pylos_env.oracle.board import Board, find_number, index_of
 from pylos_env.oracle.labels import Labels, values_of
-from pylos_env.oracle.passes import LOST_NOW, Table
+from pylos_env.oracle.passes import LOST_NOW, NO_POSITION, Table
 from pylos_env.oracle.table import (
     BLOCK_BITS,
     Header,
     OracleError,
+    check_header,
     checksum,
     map_table,
     read_header,
@@ -60,6 +61,10 @@ _BYTES: Final = np.array(_WORST_FIRST, dtype=np.uint8)
 _RANKS: Final = np.argsort(_BYTES).astype(np.int16)
 """[byte]: the inverse."""
 
+# what `_write_indices` says where a position has no index
+NOT_STORED: Final = -1  # the apex is placed, or a turn is under way
+IMPOSSIBLE: Final = -2
+
 
 class Oracle:
     """Answers for one rule set. Values are from the side to move, distances in whole turns."""
@@ -76,19 +81,20 @@ class Oracle:
         """Map the table of a rule set; `OracleError` says how to build a missing one."""
         rules = Rules.of(rules)
         path = table_path(rules, folder=folder)
+        if rules.take_back != "choose":
+            raise OracleError(
+                f"no table for '{rules}': only rules where players choose what they take back are "
+                "solved"
+            )
         if not path.exists():
-            cost = "3.6 GB of memory, 3.2 GB of disk, 5 to 20 minutes on two cores"
+            cost = "3.6 GB of memory, 3.2 GB of disk, 5 to 20 minutes on two quiet cores"
             cost = cost if rules.levels == 4 else "seconds"
             raise OracleError(
-                f"no table for '{rules}' at {path}: build it with  pylos-solve --rules '{rules}'  "
-                f"({cost})"
+                f"no table for '{rules}' at {path}: build it with  pylos-solve --rules '{rules}'"
+                f"{f' --out {folder}' if folder else ''}  ({cost})"
             )
         header = read_header(path)
-        if (
-            header.code != dataclasses.replace(rules, levels=4).code
-            or header.levels != rules.levels
-        ):
-            raise OracleError(f"{path} holds '{header.rules}' on {header.levels} levels")
+        check_header(path, header, rules, rules.levels)
         return cls(path, header)
 
     def value(self, position: Position) -> int:
@@ -116,15 +122,15 @@ class Oracle:
 
     def values(self, packed: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
         """`value` of many packed positions."""
-        return values_of(self._bytes(packed))
+        return values_of(self._bytes(_checked_array(packed)))
 
     def distances(self, packed: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
         """`distance` of many packed positions; -1 for a draw."""
-        return self._bytes(packed).astype(np.int16) - 1
+        return self._bytes(_checked_array(packed)).astype(np.int16) - 1
 
     def label(self, packed: npt.NDArray[np.int64]) -> Labels:
         """The truth about many packed positions and each of their legal actions."""
-        packed = np.ascontiguousarray(packed, dtype=np.int64)
+        packed = _checked_array(packed)
         _, after, begin = _successors(packed, self.rules.code)
         return Labels(
             self.rules,
@@ -143,7 +149,6 @@ class Oracle:
         return boards.build(self.rules.levels)
 
     def _bytes(self, packed: Ints) -> Table:
-        packed = np.ascontiguousarray(packed, dtype=np.int64)
         indices = np.empty(len(packed), dtype=np.int64)
         lowest = 0 if self.rules.levels == 4 else NUM_GROUND_CELLS
         _write_indices(self._board, lowest, packed, indices)
@@ -151,6 +156,10 @@ class Oracle:
         self._check_blocks(indices[stored])
         found = np.full(len(packed), LOST_NOW, dtype=np.uint8)
         found[stored] = self._table[indices[stored]]
+        impossible = (indices == IMPOSSIBLE) | (found == NO_POSITION)
+        if impossible.any():
+            row = int(impossible.argmax())
+            raise OracleError(f"row {row}: {packed[row]} is no position under '{self.rules}'")
         taking = np.flatnonzero(packed >> kernel.TAKE_BACK_SHIFT)
         if len(taking):
             _, after, begin = _successors(packed[taking], self.rules.code)
@@ -188,6 +197,16 @@ class Oracle:
                 self._checked[block] = True
 
 
+def _checked_array(packed: npt.NDArray[np.int64]) -> Ints:
+    packed = np.asarray(packed)
+    if packed.ndim != 1 or packed.dtype.kind not in "iu":
+        raise OracleError(
+            f"expected packed positions as integers [positions], got {packed.dtype} "
+            f"{list(packed.shape)}"
+        )
+    return np.ascontiguousarray(packed, dtype=np.int64)
+
+
 def _value(byte: int) -> int:
     return 0 if byte == 0 else -1 if byte & 1 else 1
 
@@ -217,14 +236,20 @@ def _write_successors(packed: Ints, rules: int, begin: Ints, actions: Ints, afte
 
 @jit
 def _write_indices(board: Board, lowest: int, packed: Ints, indices: Ints) -> None:
-    """The index of each position; -1 where it has none: the apex is placed, or a turn under way.
+    """The index of each position, or why it has none.
 
     The board's first cell is the game's cell `lowest`.
     """
     for row in range(len(packed)):
-        own = spheres_of(packed[row], side_of(packed[row])) >> lowest
-        occupied = own | spheres_of(packed[row], 1 - side_of(packed[row])) >> lowest
-        if occupied >> board.apex or take_backs_left(packed[row]):
-            indices[row] = -1
+        own = spheres_of(packed[row], side_of(packed[row]))
+        other = spheres_of(packed[row], 1 - side_of(packed[row]))
+        occupied = (own | other) >> lowest
+        if packed[row] < 0 or own & other or (own | other) != occupied << lowest:
+            indices[row] = IMPOSSIBLE
+        elif occupied >> board.apex or take_backs_left(packed[row]):
+            indices[row] = NOT_STORED
         else:
-            indices[row] = index_of(board, number_of(board, occupied), own)
+            number = find_number(board, occupied)
+            indices[row] = IMPOSSIBLE
+            if number >= 0:
+                indices[row] = index_of(board, number, own >> lowest)

@@ -44,6 +44,7 @@ from pylos_env.oracle.table import (
     HEADER_BYTES,
     Header,
     OracleError,
+    check_header,
     checksum,
     read_header,
     table_path,
@@ -102,10 +103,10 @@ class Clock:
         """After so many passes, a part of one included."""
         share = self._share(passes)
         if share <= self._first:
-            return "the time left is not known yet"
+            return "; the time left is not known yet"
         spent = time.monotonic() - self._began
         left = spent * (1 - share) / (share - self._first)
-        return f"about {left / 60:.0f} min left" if left >= 90 else f"about {left:.0f} s left"
+        return f"; about {left / 60:.0f} min left" if left >= 90 else f"; about {left:.0f} s left"
 
     def _share(self, passes: float) -> float:
         return float(np.interp(passes, TYPICAL_PASSES, TYPICAL_SHARES))
@@ -145,7 +146,7 @@ class Solver:
         with self._alone(), ThreadPoolExecutor(self.threads) as pool:
             table = allocate(self.board.size)
             distance = self._resume(table)
-            clock = Clock(distance)
+            clock = Clock(distance) if self.board.levels == 4 else None  # others take seconds
             while distance <= MAX_DISTANCE:
                 if self.stop:
                     raise KeyboardInterrupt
@@ -156,7 +157,9 @@ class Solver:
                     return self._finish(table)
         raise OracleError(f"a distance beyond {MAX_DISTANCE} does not fit a byte")
 
-    def _pass(self, pool: ThreadPoolExecutor, table: Table, distance: int, clock: Clock) -> int:
+    def _pass(
+        self, pool: ThreadPoolExecutor, table: Table, distance: int, clock: Clock | None
+    ) -> int:
         """All positions of one distance; returns how many there are, or were a turn before."""
         began = time.monotonic()
         name = f"{'won' if distance % 2 else 'lost'} in {distance}"
@@ -172,12 +175,12 @@ class Solver:
             total += count
             done += part.last - part.first
             share = done / self.board.size
-            _show(f"{name}: {share:.0%}; {clock.time_left(distance + share)}")
+            _show(f"{name}: {share:.0%}" + (clock.time_left(distance + share) if clock else ""))
         _show("")
         what = "positions lost a turn before" if distance % 2 else "positions"
         spent = time.monotonic() - began
-        left = clock.time_left(distance + 1)
-        self.report(f"{name}: {total:,} {what}, {spent:.1f} s; {left}")
+        left = clock.time_left(distance + 1) if clock else ""
+        self.report(f"{name}: {total:,} {what}, {spent:.1f} s{left}")
         return total
 
     @contextlib.contextmanager
@@ -195,18 +198,28 @@ class Solver:
             yield
             path.unlink(missing_ok=True)
 
-    # Saving: a half-written save mixes two passes, and running the later one again mends it
+    # Saving: a half-written save mixes two passes, and running the later one again mends it. Every
+    # block must be as the save before or as this one left it; anything else is damage.
 
     def _save(self, pool: ThreadPoolExecutor, table: Table, distance: int) -> None:
         """Bring the file up to date; `distance` is the next pass."""
         found = list(pool.map(partial(checksum, table), range(self._num_blocks)))
+        self._write_progress(max(0, distance - 1), [self._checksums, found])
         with self._partial.open("r+b" if self._partial.exists() else "w+b") as file:
             for block, (now, then) in enumerate(zip(found, self._checksums, strict=True)):
                 if now != then:
                     file.seek(HEADER_BYTES + block * BLOCK)
                     file.write(table[block * BLOCK : (block + 1) * BLOCK].data)
         self._checksums = found
-        state = {"format": FORMAT, "code": self.rules.code, "distance": distance}
+        self._write_progress(distance, [found])
+
+    def _write_progress(self, distance: int, checksums: list[list[int]]) -> None:
+        state = {
+            "format": FORMAT,
+            "code": self.rules.code,
+            "distance": distance,
+            "checksums": checksums,
+        }
         new = self._progress.with_suffix(".new")
         new.write_text(json.dumps(state))
         os.replace(new, self._progress)
@@ -230,6 +243,13 @@ class Solver:
         with self._partial.open("rb") as file:
             file.seek(HEADER_BYTES)
             file.readinto(table.data)
+        found = [checksum(table, block) for block in range(self._num_blocks)]
+        for block, known in enumerate(zip(*state["checksums"], strict=True)):
+            if found[block] not in known:
+                self.report(f"{self._partial} is damaged in block {block}: beginning anew")
+                table[:] = 0
+                return 0
+        self._checksums = found
         self.report(f"going on from {self._partial}")
         return int(state["distance"])
 
@@ -245,7 +265,7 @@ class Solver:
             self._checksums,
         )
         write_header(self._partial, header)
-        verify(self._partial)
+        verify(self._partial, self.rules, self.board.levels)
         os.replace(self._partial, self.path)
         self._progress.unlink()
         return self.path
@@ -255,7 +275,7 @@ class Solver:
         self.report(
             f"{self.rules}, {self.board.levels} levels: {need / 1e9:.1f} GB of memory, "
             f"{self.board.size / 1e9:.1f} GB in {self.path}, {DURATIONS[self.board.levels]} on two "
-            "cores; Ctrl-C saves after the pass under way"
+            "quiet cores; Ctrl-C saves after the pass under way"
         )
         free = _available_memory()
         if free is not None and free < need:
@@ -272,9 +292,10 @@ class Solver:
             )
 
 
-def verify(path: Path) -> Header:
-    """Read a whole file and compare every checksum."""
+def verify(path: Path, rules: Rules, levels: int) -> Header:
+    """Read a whole file and compare every checksum; it must be of these rules and levels."""
     header = read_header(path)
+    check_header(path, header, rules, levels)
     with path.open("rb") as file:  # read, not mapped: mapped pages would count as memory taken
         file.seek(HEADER_BYTES)
         for block, expected in enumerate(header.checksums):
@@ -345,12 +366,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         solver = Solver(options.rules, options.levels, options.out, options.threads)
         if options.verify or solver.path.exists():
-            header = verify(solver.path)
+            header = verify(solver.path, solver.rules, solver.board.levels)
             print(f"{solver.path} is whole")
         else:
 
             def leave(*_: object) -> None:
                 solver.stop = True
+                signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second one ends it at once
                 print("stopping after this pass ...", file=sys.stderr)
 
             signal.signal(signal.SIGTERM, leave)

@@ -21,7 +21,7 @@ from pylos_env.oracle.passes import Table
 from pylos_env.rules import Rules
 
 MAGIC: Final = b"pylos oracle\n"
-FORMAT: Final = 1
+FORMAT: Final = 2
 HEADER_BYTES: Final = 1 << 16
 BLOCK_BITS: Final = 20
 BLOCK: Final = 1 << BLOCK_BITS
@@ -63,7 +63,7 @@ def checksum(table: Table, block: int) -> int:
 
 def write_header(path: Path, header: Header) -> None:
     """Write the header of a file whose table is already there, and see it all to the disk."""
-    text = MAGIC + json.dumps(header._asdict()).encode()
+    text = MAGIC + json.dumps({**header._asdict(), "seal": _seal(header)}).encode()
     if len(text) > HEADER_BYTES:
         raise ValueError("the header does not fit")
     with path.open("r+b") as file:
@@ -80,11 +80,14 @@ def read_header(path: Path) -> Header:
         raise OracleError(f"{path} is no oracle table: it begins with {text[:12]!r}")
     try:
         fields: dict[str, Any] = json.loads(text[len(MAGIC) :].rstrip(b"\0"))
+        seal = fields.pop("seal", None)
         header = Header(**fields)
     except (ValueError, TypeError) as error:
         raise OracleError(f"{path}: the header is damaged: {error}") from None
     if header.format != FORMAT:
         raise OracleError(f"{path} has format {header.format}, this version reads {FORMAT}")
+    if seal != _seal(header):
+        raise OracleError(f"{path}: the header is damaged; build the table again")
     length = path.stat().st_size
     if length != HEADER_BYTES + header.size:
         raise OracleError(
@@ -92,6 +95,20 @@ def read_header(path: Path) -> Header:
             "it was cut off; build it again"
         )
     return header
+
+
+def _seal(header: Header) -> int:
+    """A checksum of the header's own fields."""
+    return zlib.crc32(json.dumps(header).encode())
+
+
+def check_header(path: Path, header: Header, rules: Rules, levels: int) -> None:
+    """Refuse a table of another rule set or board."""
+    if (header.code, header.levels) != (dataclasses.replace(rules, levels=4).code, levels):
+        raise OracleError(
+            f"{path} holds '{header.rules}' on {header.levels} levels, "
+            f"expected '{dataclasses.replace(rules, levels=4)}' on {levels}"
+        )
 
 
 def map_table(path: Path, header: Header) -> Table:

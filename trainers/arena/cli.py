@@ -64,9 +64,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PylosError as error:
         return _fail(parser, error)
     standings = contest.tournament(options.anchor)
-    _show(contest, standings, options.json)
     try:
-        _write(contest, standings, options)
+        _write(contest, standings, options)  # first: whoever reads the output may leave
+        _show(contest, standings, options.json)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = None  # nothing more to say, and nobody to say it to
     except (PylosError, OSError) as error:
         return _fail(parser, error)
     return 130 if stopped else 0

@@ -17,8 +17,6 @@ from typing import Final, NamedTuple
 from pylos_env import kernel
 from pylos_env._jit import jit
 from pylos_env.errors import PylosError
-from pylos_env.geometry import CELL_SYMMETRIES
-from pylos_env.kernel import BLACK_SHIFT, SIDE_SHIFT
 from pylos_env.options import check_count, check_seed
 from pylos_env.position import Position
 from pylos_env.rules import Rules
@@ -81,12 +79,8 @@ def representative(position: Position) -> int:
 @jit
 def _smallest_image(packed: int) -> int:
     smallest = packed
-    for image in CELL_SYMMETRIES:
-        moved = packed >> SIDE_SHIFT << SIDE_SHIFT
-        for cell in range(len(image)):
-            moved |= (packed >> cell & 1) << image[cell]
-            moved |= (packed >> (BLACK_SHIFT + cell) & 1) << (BLACK_SHIFT + image[cell])
-        smallest = min(smallest, moved)
+    for index in range(1, 8):
+        smallest = min(smallest, kernel.symmetric(packed, index))
     return smallest
 
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-from trainers.ratings import Z_95, elo_of
+from pylos_env.oracle.measure import wilson
+from trainers.ratings import elo_of
 
 PAIR_SCORES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the points of a pair, by number of half points."""
@@ -68,14 +69,7 @@ def score_interval(pairs: PairCounts) -> Interval:
         count * (score - mean) ** 2 for score, count in zip(PAIR_SCORES, pairs, strict=True)
     )
     ratio = (deviations + 1) / (num_pairs * mean * (1 - mean) + 1)
-    effective = num_pairs / ratio
-    slack = Z_95**2 / effective
-    centre = (mean + slack / 2) / (1 + slack)
-    margin = Z_95 / (1 + slack) * math.sqrt(mean * (1 - mean) / effective + slack / effective / 4)
-    return Interval(
-        max(0.0, centre - margin) if mean > 0 else 0.0,  # exact where rounding would miss the end
-        min(1.0, centre + margin) if mean < 1 else 1.0,
-    )
+    return Interval(*wilson(mean, num_pairs / ratio))
 
 
 def elo_interval(pairs: PairCounts) -> Interval:
