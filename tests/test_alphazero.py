@@ -17,9 +17,8 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from pylos_env import Position, Rules, kernel, oracle
+from pylos_env import Position, Rules, kernel
 from pylos_env.observation import Observer
-from pylos_env.oracle import Oracle, solve
 from pylos_env.testing import random_game
 from trainers import paths
 from trainers.alphazero import cli, selfplay
@@ -44,7 +43,7 @@ from trainers.alphazero.train import Trainer, train
 from trainers.checkpoints import CheckpointError, RunFolder, load_weights
 from trainers.metrics import MemorySink, Metrics, Scalars
 from trainers.network import NetworkConfig, build
-from trainers.players import Evaluator, SearchPlayer, load_evaluator
+from trainers.players import load_evaluator
 from trainers.search import SearchConfig
 from trainers.search.tree import Floats, Ints
 
@@ -583,46 +582,3 @@ def test_labels_follow_ratings() -> None:
         "Advanced",
         "Expert",
     ]
-
-
-# It learns
-
-
-def test_it_learns_the_small_board(tmp_path: Path) -> None:
-    """From nothing to at least 99 % value-preserving moves, against the exact solution."""
-    rules = Rules.of("advanced levels=3")
-    solve.Solver(rules, folder=tmp_path / "table", report=lambda text: None).solve()
-    truth = Oracle.open(rules, tmp_path / "table")
-    packed = np.unique(
-        [p.packed for seed in range(300) for p in random_game(rules, seed).positions()]
-    )
-    labels = truth.label(packed[[kernel.count_legal(int(p), rules.code) > 1 for p in packed]])
-    config = AlphaZeroConfig(
-        rules=str(rules),
-        run=str(tmp_path / "run"),
-        device="cpu",
-        console="off",
-        network=NetworkConfig(width=96, blocks=1),
-        search=SearchConfig(simulations=32),
-        selfplay=SelfPlayConfig(games=128, groups=1, quick_simulations=8, opening_plies=14),
-        replay=ReplayConfig(start=2000, capacity=60_000),
-        learner=LearnerConfig(batch=256),
-        gate=GateConfig(games=0),
-        evaluation=EvaluationConfig(every_steps=10**6, games=20, opponents=[], oracle_every=0),
-        budget=BudgetConfig(minutes=0, steps=1200),
-    )
-
-    def score() -> float:
-        weights = RunFolder(tmp_path / "run", writable=False).load("latest")
-        player = SearchPlayer(
-            load_evaluator(weights, "cpu"), SearchConfig(simulations=64, gumbel_scale=0)
-        )
-        return oracle.benchmark(player, labels=labels).preserving.rate
-
-    untrained = SearchPlayer(
-        Evaluator(build(config.network, rules), rules, torch.device("cpu")),
-        SearchConfig(simulations=64, gumbel_scale=0),
-    )
-    assert oracle.benchmark(untrained, labels=labels).preserving.rate < 0.95
-    run_quietly(config)
-    assert score() >= 0.99

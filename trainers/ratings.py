@@ -5,8 +5,8 @@ A draw counts half a win for each. `rate` maximises the likelihood of all result
 rating depends on who was beaten and not on the order of the games; the intervals come from the
 Fisher information and are of the distance to the anchor, which stands at 0 by definition (one is
 enough to fix the scale; other players that never change get their ratings from games like all).
-Games count as independent: pairs from one opening with seats swapped mostly vary less than that, and so
-do draws, which makes the intervals a little too wide rather than too narrow.
+Games count as independent: pairs from one opening with seats swapped mostly vary less than that,
+and so do draws, which makes the intervals a little too wide rather than too narrow.
 
 The likelihood alone has no maximum where one player, or one group, won every game against the
 rest. Each player is therefore given half a drawn game, spread over its opponents in proportion to
