@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 PYTEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-rllib lint format bench gif golden clean
+.PHONY: help train play web test test-rllib lint format bench gif golden clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -24,6 +24,12 @@ $(VENV)/train: pyproject.toml constraints.txt
 	$(PIP) --editable '.[train]'
 	@touch $@
 
+$(VENV)/web: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[train,web]'
+	@touch $@
+
 $(VENV)/bench: $(VENV)/dev
 	$(PIP) --editable '.[bench]'
 	@touch $@
@@ -37,6 +43,13 @@ $(VENV)-rllib/dev: pyproject.toml constraints-rllib.txt
 
 train: $(VENV)/train  ## train AlphaZero for ten minutes; settings: make train ARGS="budget.minutes=30 seed=3"
 	$(BIN)/python -m trainers.alphazero $(ARGS)
+
+play: $(VENV)/web web  ## play in the browser, on this machine
+	$(BIN)/python -m pylos_web --open $(ARGS)
+
+web:  ## build the 3D board (needs Node; the page plays in 2D without it)
+	@if command -v npm >/dev/null; then cd pylos_web/board3d && npm ci --no-fund --no-audit && npm run build; \
+	else echo "no npm here: the page plays in 2D"; fi
 
 test: $(VENV)/dev lint  ## lint, type-check and run every test
 	$(BIN)/python -m pytest --numprocesses $(PYTEST_JOBS)

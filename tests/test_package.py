@@ -129,6 +129,25 @@ TRAINERS_NEED = {
 WITHOUT_TORCH = ("search", "arena", "play", "ratings", "manifest", "files")
 
 
+# The web player stands on both.
+WEB_ROOMS = [
+    "messages",
+    "thinking",
+    "levels",
+    "analysis",
+    "table",
+    "sessions",
+    "connection",
+    "opening",
+    "security",
+    "server",
+    "cli",
+    "__main__",
+    "",
+]
+WEB_NEEDS = {"fastapi", "numpy", "pydantic", "starlette", "uvicorn", "pylos_env", "trainers"}
+
+
 def modules_of(package: str) -> dict[str, Path]:
     folder = ROOT / package
     found = {}
@@ -153,11 +172,13 @@ def imports_of(path: Path) -> set[str]:
 
 MODULES = modules_of("pylos_env")
 TRAINERS = modules_of("trainers")
+WEB = modules_of("pylos_web")
 
 
 def test_every_module_has_its_place_in_the_house() -> None:
     assert sorted(MODULES) == sorted(ROOMS)
     assert sorted(TRAINERS) == sorted(TRAINER_ROOMS)
+    assert sorted(WEB) == sorted(WEB_ROOMS)
 
 
 def check_direction(package: str, rooms: list[str], name: str, path: Path, needs: set[str]) -> None:
@@ -186,19 +207,24 @@ def test_trainers_import_only_what_stands_above_them(name: str) -> None:
     check_direction("trainers", TRAINER_ROOMS, name, TRAINERS[name], needs)
 
 
+@pytest.mark.parametrize("name", WEB)
+def test_the_web_player_imports_only_what_stands_above_it(name: str) -> None:
+    check_direction("pylos_web", WEB_ROOMS, name, WEB[name], WEB_NEEDS)
+
+
 def test_every_package_is_in_the_wheel() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     packages = set(listed["tool"]["setuptools"]["packages"])
     found = {
         ".".join(path.parent.relative_to(ROOT).parts)
-        for top in ("pylos_env", "trainers")
+        for top in ("pylos_env", "pylos_web", "trainers")
         for path in (ROOT / top).rglob("__init__.py")
     }
     assert packages == found | {"trainers.configs"}
 
 
 def test_nobody_imports_scripts_or_examples() -> None:
-    for folder in ("pylos_env", "trainers", "tests", "scripts", "examples"):
+    for folder in ("pylos_env", "pylos_web", "trainers", "tests", "scripts", "examples"):
         for path in (ROOT / folder).rglob("*.py"):
             tops = {name.partition(".")[0] for name in imports_of(path)}
             assert not tops & {"scripts", "examples"}, path
@@ -365,7 +391,7 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
         capture_output=True,
     )
     names = {path.name for path in target.iterdir() if not path.name.endswith(".dist-info")}
-    assert names - {"bin"} == {"pylos_env", "trainers"}
+    assert names - {"bin"} == {"pylos_env", "pylos_web", "trainers"}
     assert (target / "pylos_env" / "py.typed").exists()
     empty = tmp_path / "empty"
     empty.mkdir()

@@ -1,0 +1,259 @@
+"""Who can be played against: a table from ids to players, made once when the server starts.
+
+With a ladder the levels are its manifest's entries; without one, agents that need no training.
+`perfect` joins them where a solved table exists. Clients name an id of this table and nothing else:
+no part of a message ever becomes a path.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pylos_env import agents
+from pylos_env.geometry import ACTION_SYMMETRIES, NUM_ACTIONS
+from pylos_env.oracle.table import table_path
+from pylos_env.position import Position
+from pylos_env.rules import PRESETS, Rules
+from pylos_web.messages import Refusal
+from pylos_web.thinking import Crowd, Guard, OutOfTime
+from trainers.manifest import MANIFEST_FILE, Manifest, ManifestEntry
+from trainers.search import Search, SearchConfig
+
+if TYPE_CHECKING:
+    from trainers.players import Evaluator
+
+log = logging.getLogger("pylos_web")
+
+Kind = Literal["network", "agent", "perfect"]
+PERFECT: Final = "perfect"
+
+FALLBACKS: Final = (
+    ("random", "Beginner", "Plays any legal move: good for a first look at the rules."),
+    ("rule_based", "Novice", "Follows a page of plain rules, one move ahead."),
+    ("alphabeta:2", "Intermediate", "Looks two whole turns ahead."),
+    ("alphabeta:4", "Advanced", "Looks four whole turns ahead and rarely misses a combination."),
+)
+"""What there is to play against where no ladder was trained: agent, label, a sentence."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """What people are told of a level."""
+
+    id: str
+    label: str
+    kind: Kind
+    description: str
+    rules: tuple[str, ...]
+    """The rule sets it plays."""
+    rating: float | None = None
+    rating_low: float | None = None
+    rating_high: float | None = None
+    simulations: int = 0
+
+
+class Thought(NamedTuple):
+    """What a player made of a position."""
+
+    action: int
+    simulations: int = 0
+    out_of_time: bool = False
+    value: float | None = None
+    shares: npt.NDArray[np.float64] | None = None  # [303]
+
+
+class Thinker(Protocol):
+    """Decides; called from any thread."""
+
+    def think(self, position: Position, key: int, guard: Guard) -> Thought: ...
+
+
+class AgentThinker:
+    """An agent by name. Agents keep scratch space, so every thread has its own."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._local = threading.local()
+
+    @property
+    def agent(self) -> agents.Agent:
+        if not hasattr(self._local, "agent"):
+            self._local.agent = agents.make(self._name, seed=0)
+        agent: agents.Agent = self._local.agent
+        return agent
+
+    def think(self, position: Position, key: int, guard: Guard) -> Thought:
+        guard.check()
+        return Thought(self.agent.act(position, key))
+
+
+class NetworkThinker:
+    """A network with a search over it, or its raw policy where `simulations` is 0.
+
+    It always plays the best it finds. That games differ all the same comes from the key: it picks
+    the one of the board's eight symmetries through which the position is looked at.
+    """
+
+    def __init__(self, evaluator: Evaluator, simulations: int) -> None:
+        self.evaluator = evaluator
+        self.simulations = simulations
+        self.crowd: Crowd[tuple[Position, int], Thought] = Crowd(self.think_many)
+
+    def think(self, position: Position, key: int, guard: Guard) -> Thought:
+        return self.think_many([(position, key)], guard)[0]
+
+    def think_many(self, questions: list[tuple[Position, int]], guard: Guard) -> list[Thought]:
+        """What to play in each of many games, by one search over all of them."""
+        symmetries = [key % 8 if position.rules.symmetric else 0 for position, key in questions]
+        seen = [
+            position.symmetric(symmetry)
+            for (position, _), symmetry in zip(questions, symmetries, strict=True)
+        ]
+        try:
+            thoughts = self._search(seen, guard) if self.simulations else self._glance(seen)
+        except OutOfTime:
+            log.warning(
+                "%d searches of %d simulations ran out of time", len(seen), self.simulations
+            )
+            thoughts = [thought._replace(out_of_time=True) for thought in self._glance(seen)]
+        return [_mapped_back(*pair) for pair in zip(thoughts, symmetries, strict=True)]
+
+    def _search(self, positions: list[Position], guard: Guard) -> list[Thought]:
+        def evaluate(leaves: npt.NDArray[np.int64]) -> Any:
+            guard.check()
+            return self.evaluator(leaves)
+
+        packed = np.array([position.packed for position in positions])
+        config = SearchConfig(simulations=self.simulations, gumbel_scale=0.0)
+        search = Search(positions[0].rules, config, len(positions))
+        found = search.run(packed, np.zeros(len(packed), dtype=np.int64), evaluate)
+        thoughts = []
+        for row in range(len(positions)):
+            shares = np.zeros(NUM_ACTIONS)
+            legal = found.legal[row, : found.num_legal[row]]
+            shares[legal] = found.policy[row, : found.num_legal[row]]
+            thoughts.append(
+                Thought(
+                    int(found.action[row]),
+                    self.simulations,
+                    value=float(found.value[row]),
+                    shares=shares,
+                )
+            )
+        return thoughts
+
+    def _glance(self, positions: list[Position]) -> list[Thought]:
+        """The raw policy."""
+        logits, values = self.evaluator(np.array([position.packed for position in positions]))
+        thoughts = []
+        for row, position in enumerate(positions):
+            shares = np.zeros(NUM_ACTIONS)
+            legal = position.legal_actions()
+            weights = np.exp(logits[row, legal].astype(np.float64) - logits[row, legal].max())
+            shares[legal] = weights / weights.sum()
+            thoughts.append(Thought(int(shares.argmax()), value=float(values[row]), shares=shares))
+        return thoughts
+
+
+def _mapped_back(thought: Thought, symmetry: int) -> Thought:
+    """A thought about a position seen through a symmetry, for the position itself."""
+    image = ACTION_SYMMETRIES[symmetry]  # [303]: an action here -> as it is seen there
+    action = int(np.flatnonzero(image == thought.action)[0])
+    return thought._replace(
+        action=action, shares=None if thought.shares is None else thought.shares[image]
+    )
+
+
+class Levels:
+    """The table. The order is from weak to strong."""
+
+    def __init__(self, entries: Iterable[tuple[Level, Thinker]]) -> None:
+        self._table = {level.id: (level, thinker) for level, thinker in entries}
+
+    @property
+    def all(self) -> list[Level]:
+        return [level for level, _ in self._table.values()]
+
+    def find(self, level_id: str | None, rules: Rules) -> tuple[Level, Thinker]:
+        """The level of an id, for a game of these rules; None is the weakest that plays them."""
+        if level_id is None:
+            fitting = [level.id for level in self.all if str(rules) in level.rules]
+            level_id = fitting[0] if fitting else self.all[0].id
+        if level_id not in self._table:
+            raise Refusal("unknown_level", "there is no such level: GET /checkpoints lists them")
+        level, thinker = self._table[level_id]
+        if str(rules) not in level.rules:
+            raise Refusal("unsuitable_level", f"{level.label} does not play the rules '{rules}'")
+        return level, thinker
+
+    def analyst(self, rules: Rules) -> tuple[Level, NetworkThinker] | None:
+        """The strongest network that plays these rules."""
+        for level, thinker in reversed(self._table.values()):
+            if isinstance(thinker, NetworkThinker) and str(rules) in level.rules:
+                return level, thinker
+        return None
+
+    @classmethod
+    def load(cls, ladder: Path | None, max_simulations: int) -> Levels:
+        """The levels of a ladder's folder (None or an empty one: the fallbacks), and `perfect`."""
+        entries: list[tuple[Level, Thinker]] = []
+        if ladder is not None and (ladder / MANIFEST_FILE).exists():
+            entries += _of_manifest(Manifest.read(ladder / MANIFEST_FILE), max_simulations)
+        if not entries:
+            entries += [
+                (Level(name, label, "agent", text, tuple(PRESETS)), AgentThinker(name))
+                for name, label, text in FALLBACKS
+            ]
+        solved = tuple(name for name, rules in PRESETS.items() if table_path(rules).exists())
+        if solved:
+            text = "Knows the exact result of every position and never errs."
+            entries.append(
+                (Level(PERFECT, "Perfect", PERFECT, text, solved), AgentThinker(PERFECT))
+            )
+        return cls(entries)
+
+
+def _of_manifest(manifest: Manifest, most: int) -> list[tuple[Level, Thinker]]:
+    # torch comes with these: a server without a ladder does without
+    from trainers.checkpoints import load_weights
+    from trainers.players import load_evaluator
+
+    entries = manifest.checkpoints
+    if all(entry.rating is not None for entry in entries):
+        entries = tuple(sorted(entries, key=lambda entry: entry.rating or 0.0))
+    found: list[tuple[Level, Thinker]] = []
+    for entry in entries:
+        checkpoint = load_weights(manifest.file(entry))
+        simulations = min(entry.simulations or 0, most)
+        level = Level(
+            entry.name,
+            entry.label,
+            "network",
+            _describe(entry, simulations),
+            (str(checkpoint.info.rules),),
+            entry.rating,
+            entry.rating_low,
+            entry.rating_high,
+            simulations,
+        )
+        evaluator = load_evaluator(checkpoint, device="cpu")
+        found.append((level, NetworkThinker(evaluator, simulations)))
+    return found
+
+
+def _describe(entry: ManifestEntry, simulations: int) -> str:
+    looks = (
+        f"tries {simulations} lines of play before a move" if simulations else "plays at a glance"
+    )
+    text = f"A network after {entry.step:,} steps of training that {looks}."
+    if entry.oracle_score is not None:
+        return f"{text} It finds a right move in {entry.oracle_score:.0%} of the test positions."
+    return f"{text} It scores {entry.win_rate_vs_random:.0%} against random play."

@@ -1,0 +1,508 @@
+// The page: one state from the server, drawn by whichever board is shown.
+
+import { AnalysisPanel } from "./analysis.js";
+import { Board2D } from "./board2d.js";
+import { Connection } from "./connection.js";
+import { find, store, stored } from "./dom.js";
+import { cellOf } from "./geometry.js";
+import {
+  gameLink,
+  positionLink,
+  readLink,
+  recordText,
+  reservesOf,
+  snapshots,
+  watchLink,
+} from "./history.js";
+import { Interaction, whyIdle } from "./interaction.js";
+import { NewGameDialog } from "./levels.js";
+import { drawMoves } from "./movelist.js";
+import { drawSeat } from "./seats.js";
+import { announcement, statusText } from "./speech.js";
+
+const BUILD_3D =
+  "This is the flat board. The 3D board needs Node once: " +
+  "npm --prefix pylos_web/board3d ci && npm --prefix pylos_web/board3d run build";
+const STATUS = {
+  open: "",
+  lost: "Connection lost. Trying to come back ...",
+  full: "The server is full. Trying again ...",
+  taken: "This game goes on in another window.",
+  idle: "Disconnected after a long pause. Reload to go on.",
+  refused: "The server closed the connection. Reload to go on.",
+};
+const NO_MARKS = { targets: new Set(), movable: new Set(), removable: new Set(), selected: null };
+
+class Page {
+  constructor(levels, has3d) {
+    this.state = null;
+    this.tokens = stored(sessionStorage, "tokens");
+    this.snaps = [];
+    this.viewPly = null; // null looks at the present
+    this.hintCells = [];
+    this.pointed = [];
+    this.mistakes = new Map();
+    this.flipped = false;
+    this.board3d = null;
+    this.interaction = new Interaction();
+    this.board2d = new Board2D(find("board2d"), (cell) => this.activate(cell));
+    this.panel = new AnalysisPanel(find("analysis"), {
+      onShow: (move) => this.point(move),
+      onPly: (ply) => this.look(ply),
+    });
+    this.dialog = new NewGameDialog(levels, (message) => this.newGame(message));
+    this.connection = new Connection({
+      onReady: (_, restarted) => this.ready(restarted),
+      onMessage: (message) => this.receive(message),
+      onStatus: (status) => this.showConnection(status),
+    });
+    this.bind();
+    this.setTheme(stored(localStorage, "theme") ?? "auto");
+    if (has3d) this.setView(stored(localStorage, "view") ?? "3d");
+    else this.show2d(BUILD_3D);
+    this.connection.open();
+  }
+
+  // The conversation
+
+  ready(restarted) {
+    const link = readLink(location.hash);
+    if (link) {
+      if (link.type === "new_game") history.replaceState(null, "", location.pathname);
+      this.restoring = null;
+      this.connection.send(link);
+    } else if (this.tokens?.token) {
+      this.restoring = restarted ? "The server has restarted" : "The server no longer had this game";
+      this.connection.send({ type: "resume", token: this.tokens.token });
+    } else {
+      this.connection.send(this.dialog.message());
+    }
+  }
+
+  /** The server knows nothing of our game any more: it goes on from the page's own copy. */
+  restore() {
+    const kept = stored(sessionStorage, "game");
+    store(sessionStorage, "tokens", null);
+    this.tokens = null;
+    if (!kept) {
+      this.connection.send(this.dialog.message());
+      return;
+    }
+    this.notice = `${this.restoring}: the game goes on from this page's copy.`;
+    this.connection.send({ type: "new_game", ...kept });
+  }
+
+  receive(message) {
+    const handlers = {
+      joined: () => {
+        this.tokens = message;
+        if (message.token) store(sessionStorage, "tokens", message);
+      },
+      state: () => this.update(message),
+      error: () => this.complain(message),
+      hint: () => this.showHint(message),
+      analysis: () => {
+        if (message.ply === this.ply) this.panel.showAnalysis(message);
+      },
+      review: () => this.showReview(message),
+      record: () => download("pylos-game.txt", message.text),
+    };
+    handlers[message.type]?.();
+  }
+
+  complain(error) {
+    if (error.code === "unknown_game") {
+      if (error.re === "resume" && this.tokens) {
+        this.restore();
+      } else {
+        history.replaceState(null, "", location.pathname);
+        this.notice = "That game is not on the server any more: here is a new one.";
+        this.connection.send(this.dialog.message());
+      }
+      return;
+    }
+    if (error.code === "stale") return; // the state that made it stale is already on its way
+    this.say(error.message);
+    if (!this.state && error.re === "new_game") this.connection.send({ type: "new_game" });
+  }
+
+  newGame(message) {
+    this.viewPly = null;
+    if (this.tokens && !this.tokens.token) this.leaveAsSpectator();
+    this.connection.send(message);
+  }
+
+  leaveAsSpectator() {
+    history.replaceState(null, "", location.pathname);
+  }
+
+  update(state) {
+    const before = this.state;
+    const known = this.snaps.length;
+    this.state = state;
+    this.snaps = snapshots(state.start, state.plies);
+    const changed = !before || before.seq !== state.seq;
+    const sameGame =
+      before && before.start === state.start && before.plies.every((ply, i) => state.plies[i] === ply);
+    if (changed) {
+      this.hintCells = [];
+      this.pointed = [];
+      if (!sameGame) {
+        this.viewPly = null;
+        this.mistakes = new Map();
+        this.panel.showReview(null);
+        if (!before) this.flipped = state.you === "black";
+        else if (before.you !== state.you) this.flipped = state.you === "black";
+      }
+      const steps = sameGame ? this.snaps.slice(known).map((snap) => snap.step) : [];
+      find("announcer").append(paragraph(announcement(steps, state)));
+      while (find("announcer").children.length > 5) find("announcer").firstChild.remove();
+      if (this.notice || steps.length > 0 || !sameGame) this.say(this.notice ?? "");
+      this.notice = null;
+    }
+    this.keep(state);
+    this.draw();
+    if (changed) this.ask();
+  }
+
+  /** What is needed to rebuild the game on a server that has forgotten it. */
+  keep(state) {
+    if (state.you === "none" && state.mode !== "ai_vs_ai") return;
+    if (!this.tokens?.token) return;
+    const kept = { mode: state.mode, record: recordText(state), pace_ms: state.pace_ms };
+    const { white, black } = state.players;
+    if (state.mode === "human_vs_ai") {
+      kept.human_color = white.kind === "human" ? "white" : "black";
+      kept.checkpoint = (white.kind === "human" ? black : white).level;
+    } else if (state.mode === "ai_vs_ai") {
+      kept.checkpoint = white.level;
+      kept.opponent = black.level;
+    }
+    store(sessionStorage, "game", kept);
+  }
+
+  /** What the open panels need to know of the position shown. */
+  ask() {
+    if (!this.state || !find("analysis-box").open) return;
+    const busy = this.state.mode === "ai_vs_ai" && !this.state.paused && this.state.pace_ms < 400;
+    if (busy && this.state.phase !== "over") return;
+    this.connection.send({ type: "analyse", ply: this.ply });
+    this.connection.send({ type: "review" });
+  }
+
+  showReview(review) {
+    this.mistakes = new Map(
+      review.points.filter((point) => point.mistake).map((point) => [point.ply, point.mistake]),
+    );
+    this.panel.showReview(review);
+    this.drawList();
+  }
+
+  showHint(hint) {
+    this.hintCells = cellsOf(hint.moves[0]);
+    this.say(`Hint: ${hint.text}`);
+    this.drawBoards();
+  }
+
+  // What people do
+
+  activate(cell) {
+    if (this.viewPly !== null) {
+      this.say("You are looking back: return to the present to play.");
+      return;
+    }
+    const message = this.interaction.activate(cell);
+    if (message) this.connection.send(message);
+    else if (message === undefined) this.say(whyIdle(cell, this.cells, this.state));
+    else this.say("");
+    this.drawBoards();
+  }
+
+  act(type) {
+    if (!this.state) return;
+    this.viewPly = null;
+    this.connection.send(type === "hint" ? { type } : { type, seq: this.state.seq });
+  }
+
+  look(ply) {
+    const last = this.snaps.length - 1;
+    const wanted = Math.max(0, Math.min(last, ply));
+    this.viewPly = wanted === last ? null : wanted;
+    this.hintCells = [];
+    this.draw();
+    if (find("analysis-box").open) this.connection.send({ type: "analyse", ply: this.ply });
+  }
+
+  point(move) {
+    this.pointed = move ? cellsOf(move) : [];
+    this.drawBoards();
+  }
+
+  flip() {
+    this.flipped = !this.flipped;
+    this.draw();
+  }
+
+  setPace(paused) {
+    const pace = Number(find("pace").value);
+    this.connection.send({ type: "pace", pace_ms: pace, paused });
+  }
+
+  async share(make, what) {
+    if (!this.state) return;
+    const link = make();
+    const box = find("link");
+    box.parentElement.hidden = false;
+    box.value = link;
+    try {
+      await navigator.clipboard.writeText(link);
+      this.say(`${what} copied.`);
+    } catch {
+      box.select();
+      this.say(`${what}: copy it from the box.`);
+    }
+  }
+
+  async loadRecord(file) {
+    if (!file) return;
+    const text = await file.text();
+    const { mode, checkpoint, human_color, opponent } = this.dialog.message();
+    this.newGame({ type: "new_game", mode, checkpoint, human_color, opponent, record: text });
+  }
+
+  // Drawing
+
+  get ply() {
+    return this.viewPly ?? this.snaps.length - 1;
+  }
+
+  get cells() {
+    return this.snaps[this.ply]?.cells ?? [];
+  }
+
+  draw() {
+    if (!this.state) return;
+    const state = this.state;
+    this.interaction.update(state, this.viewPly === null);
+    find("status").textContent = statusText(state);
+    this.drawControls(state);
+    this.drawSeats(state);
+    this.drawBoards();
+    this.drawList();
+    this.panel.showPly(this.ply, this.snaps.length - 1);
+    const note = find("review-note");
+    note.hidden = this.viewPly === null;
+    note.textContent = `Looking back: ply ${this.ply} of ${this.snaps.length - 1}`;
+  }
+
+  drawControls(state) {
+    const mine = state.you !== "none";
+    const over = state.phase === "over";
+    find("done").hidden = !state.legal.stop;
+    find("undo").disabled = !state.may_undo;
+    find("hint").disabled = !mine || over || state.players[state.turn].kind === "ai";
+    find("resign").disabled = !mine || over;
+    const auto = state.mode === "ai_vs_ai";
+    find("pause").hidden = !auto || over || !this.tokens?.token;
+    find("pause").textContent = state.paused ? "Go on" : "Pause";
+    find("pace-box").hidden = !auto || !this.tokens?.token;
+    if (document.activeElement !== find("pace")) find("pace").value = String(state.pace_ms);
+    find("pace-value").textContent = `${(state.pace_ms / 1000).toFixed(1)} s`;
+    for (const id of ["undo", "hint", "resign"]) find(id).hidden = !mine;
+    find("typed").hidden = !mine;
+    find("copy-watch").textContent =
+      state.watchers > 0 ? `Copy spectator link (${state.watchers} watching)` : "Copy spectator link";
+  }
+
+  drawSeats(state) {
+    const reserves = reservesOf(this.cells);
+    const [top, bottom] = this.flipped ? ["white", "black"] : ["black", "white"];
+    for (const [id, color] of [
+      ["seat-top", top],
+      ["seat-bottom", bottom],
+    ]) {
+      drawSeat(find(id), color, state, reserves[color], state.turn === color && state.phase !== "over");
+    }
+  }
+
+  drawBoards() {
+    const snap = this.snaps[this.ply];
+    if (!snap) return;
+    const picture = {
+      cells: snap.cells,
+      reserves: reservesOf(snap.cells),
+      marks: this.viewPly === null ? this.interaction.marks() : NO_MARKS,
+      last: snap.step && snap.step.target !== undefined ? [snap.step.target] : [],
+      hint: this.pointed.length > 0 ? this.pointed : this.hintCells,
+      turn: this.state.turn === "white" ? "W" : "B",
+    };
+    this.board2d.flip(this.flipped);
+    this.board2d.draw(picture);
+    this.board3d?.flip(this.flipped);
+    this.board3d?.draw(picture);
+  }
+
+  drawList() {
+    drawMoves(find("moves"), this.state, this.ply, this.mistakes, (ply) => this.look(ply));
+  }
+
+  say(text) {
+    find("message").textContent = text;
+  }
+
+  showConnection(status) {
+    const node = find("connection");
+    node.textContent = STATUS[status];
+    node.dataset.status = status;
+    document.body.classList.toggle("offline", status !== "open");
+    if (status === "open" && this.wasLost) this.say("Connected again.");
+    this.wasLost = status === "lost";
+  }
+
+  // Views and themes
+
+  async load3d() {
+    try {
+      const { Board3D } = await import("./dist/board3d.js");
+      this.board3d = new Board3D(find("board3d"), (cell) => this.activate(cell));
+    } catch (error) {
+      console.warn("no 3D board:", error);
+      this.show2d("This browser shows no 3D graphics (WebGL), so here is the flat board.");
+      return;
+    }
+    this.board3d.resize();
+    this.drawBoards();
+  }
+
+  show2d(note) {
+    find("no3d").hidden = false;
+    find("no3d").textContent = note;
+    find("view").hidden = true;
+    this.setView("2d");
+  }
+
+  /** The 3D board is loaded when it is first wanted. */
+  setView(view) {
+    this.view = view;
+    const deep = view === "3d";
+    find("board3d").hidden = !deep;
+    find("board2d").classList.toggle("unseen", deep);
+    find("view").textContent = deep ? "2D board" : "3D board";
+    if (!deep) return;
+    this.loading ??= this.load3d();
+    this.board3d?.resize();
+  }
+
+  toggleView() {
+    if (find("view").hidden) return;
+    this.setView(this.view === "3d" ? "2d" : "3d");
+    store(localStorage, "view", this.view);
+  }
+
+  setTheme(theme) {
+    this.theme = theme;
+    document.documentElement.dataset.theme = theme;
+    const name = { auto: "Auto", light: "Light", dark: "Dark" }[theme];
+    find("theme-name").textContent = name;
+    find("theme").setAttribute("aria-label", `${name} theme`);
+    this.board3d?.restyle();
+  }
+
+  bind() {
+    const click = (id, handler) => find(id).addEventListener("click", handler);
+    click("new-open", () => this.dialog.open());
+    click("help-open", () => find("help-dialog").showModal());
+    click("view", () => this.toggleView());
+    click("theme", () => {
+      const order = ["auto", "light", "dark"];
+      this.setTheme(order[(order.indexOf(this.theme) + 1) % 3]);
+      store(localStorage, "theme", this.theme);
+    });
+    click("undo", () => this.act("undo"));
+    click("hint", () => this.act("hint"));
+    click("resign", () => this.act("resign"));
+    click("done", () => this.act("skip_removal"));
+    click("flip", () => this.flip());
+    click("pause", () => this.setPace(!this.state.paused));
+    find("pace").addEventListener("change", () => this.setPace(this.state.paused));
+    click("first", () => this.look(0));
+    click("back", () => this.look(this.ply - 1));
+    click("forth", () => this.look(this.ply + 1));
+    click("live", () => this.look(this.snaps.length - 1));
+    click("copy-position", () => {
+      const board = this.viewPly === null ? this.state.board : null;
+      if (board === null) this.say("Return to the present to link to its position.");
+      else this.share(() => positionLink(this.state, board), "Link to the position");
+    });
+    click("copy-game", () => this.share(() => gameLink(this.state), "Link to the game"));
+    click("copy-watch", () => this.share(() => watchLink(this.tokens.watch), "Spectator link"));
+    click("save", () => this.connection.send({ type: "record" }));
+    click("load", () => find("load-file").click());
+    find("load-file").addEventListener("change", (event) => {
+      this.loadRecord(event.target.files[0]);
+      event.target.value = "";
+    });
+    find("typed").addEventListener("submit", (event) => {
+      event.preventDefault();
+      const input = find("typed-move");
+      const text = input.value.trim();
+      if (!text || !this.state) return;
+      this.viewPly = null;
+      this.connection.send({ type: "move", kind: "text", text, seq: this.state.seq });
+      input.value = "";
+    });
+    find("analysis-box").addEventListener("toggle", () => this.ask());
+    addEventListener("keydown", (event) => this.key(event));
+    addEventListener("hashchange", () => {
+      if (readLink(location.hash)) this.ready(false);
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.board3d?.restyle());
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, select, textarea, dialog")) return;
+    const keys = {
+      Escape: () => this.interaction.cancel() && this.drawBoards(),
+      u: () => !find("undo").disabled && this.act("undo"),
+      h: () => !find("hint").disabled && this.act("hint"),
+      d: () => !find("done").hidden && this.act("skip_removal"),
+      f: () => this.flip(),
+      v: () => this.toggleView(),
+      "[": () => this.look(this.ply - 1),
+      "]": () => this.look(this.ply + 1),
+      "/": () => {
+        event.preventDefault();
+        find("typed-move").focus();
+      },
+    };
+    keys[event.key]?.();
+  }
+}
+
+function cellsOf(move) {
+  return move === "stop"
+    ? []
+    : move
+        .replace(/^x/, "")
+        .split("-")
+        .map(cellOf);
+}
+
+function paragraph(text) {
+  const node = document.createElement("p");
+  node.textContent = text;
+  return node;
+}
+
+function download(name, text) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+const answer = await fetch("/checkpoints");
+const { checkpoints, board3d } = await answer.json();
+globalThis.pylos = new Page(checkpoints, board3d);
