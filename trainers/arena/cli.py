@@ -6,7 +6,9 @@ import argparse
 import contextlib
 import importlib.util
 import json
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from pylos_env.options import MAX_PLIES
 from pylos_env.record import write_games
 from pylos_env.rules import PRESETS
 from trainers.arena.contest import GAMES, Conditions, Contest, OnGame
-from trainers.arena.games import BATCH
+from trainers.arena.games import BATCH, Game
 from trainers.arena.openings import PLIES
 from trainers.arena.plot import check_plot, plot_ratings
 from trainers.arena.results import Tournament
@@ -56,8 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     stopped = False
     try:
-        with _progress(contest.num_games) as on_game:
-            contest.play(on_game)
+        with _progress(contest.num_games) as on_game, _interruptible(on_game) as stoppable:
+            contest.play(stoppable)
     except KeyboardInterrupt:
         stopped = True
         print("stopped: finished pairs only, so long games are missing", file=sys.stderr)
@@ -73,6 +75,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (PylosError, OSError) as error:
         return _fail(parser, error)
     return 130 if stopped else 0
+
+
+@contextlib.contextmanager
+def _interruptible(on_game: OnGame | None) -> Iterator[OnGame]:
+    """Heed Ctrl-C between games: inside compiled code it may get lost. A second one ends it at once."""
+    asked = threading.Event()
+
+    def ask(number: int, frame: object) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def stoppable(game: Game) -> None:
+        if on_game is not None:
+            on_game(game)
+        if asked.is_set():
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield stoppable
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _parser() -> argparse.ArgumentParser:
