@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _interruptible(on_game: OnGame | None) -> Iterator[OnGame]:
-    """Heed Ctrl-C between games: inside compiled code it may get lost. A second one ends it at once."""
+    """Heed Ctrl-C between games (compiled code may swallow it); a second one counts at once."""
     asked = threading.Event()
 
     def ask(number: int, frame: object) -> None:
