@@ -52,7 +52,6 @@ class Times:
 
 def write_ladder(folder: Path) -> None:
     """An untrained network of the usual size: it searches as long as a trained one."""
-    sys.path.insert(0, str(ROOT))
     from dataclasses import asdict
 
     import torch
