@@ -563,6 +563,7 @@ def test_the_command_refuses_before_work_begins(tmp_path: Path) -> None:
         assert message in out + err
         assert "Traceback" not in err
         assert not list(tmp_path.rglob("*.safetensors"))
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_resumed_run_keeps_its_settings(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import hydra
@@ -59,6 +60,10 @@ def launch(given: DictConfig) -> None:
 
 
 def main() -> None:
+    for word in sys.argv[1:]:
+        name, _, folder = word.partition("=")
+        if name == "resume" and folder and not Path(folder).is_dir():  # Hydra would make it
+            sys.exit(f"resume: there is no folder {folder!r}")
     launch()
 
 
