@@ -126,9 +126,10 @@ def _listen(host: str, port: int) -> socket.socket:
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
         listener.bind((host, port))
         listener.listen(512)
-    except OSError as error:
+    except (OSError, OverflowError) as error:  # the latter: no such port
         listener.close()
-        raise PylosError(f"cannot listen on {host} port {port}: {error.strerror}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise PylosError(f"cannot listen on {host} port {port}: {reason}") from None
     return listener
 
 

@@ -359,3 +359,12 @@ def test_stopping_the_server_stops_searches() -> None:
     assert slow.ended.wait(5)
     assert client.close_code() == 1012
     connection.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("port", ["99999", "-1"])
+def test_a_port_that_does_not_exist_is_refused(port: str) -> None:
+    command = [sys.executable, "-m", "pylos_web", "--port", port]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 2
+    assert "0-65535" in result.stderr
+    assert "Traceback" not in result.stderr
