@@ -19,7 +19,7 @@ import functools
 import math
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -40,7 +40,7 @@ from pylos_env.rules import Rules
 from trainers.checkpoints import Checkpoint, CheckpointError, RunFolder, load_weights
 from trainers.manifest import MANIFEST_FILE, Manifest
 from trainers.network import NetworkConfig, PolicyValueNetwork, build, choose_device
-from trainers.search import Search, SearchConfig
+from trainers.search import GameSearch, Search, SearchConfig
 from trainers.search.tree import Floats, Ints
 
 MAX_BATCH: Final = 4096
@@ -241,11 +241,33 @@ class SearchPlayer(Agent):
             values.append(search.run(packed[part], keys, self._evaluate).value.astype(np.float64))
         return np.concatenate(values)
 
+    def at_board(self) -> BoardPlayer:
+        return BoardPlayer(self._evaluate, self.config, self.name, self._seed)
+
     def _trees(self, count: int, rules: Rules) -> Search:
         self._evaluate.check_rules(rules, self.name)
         if self._search is None or self._search.num_games < count:
             self._search = Search(rules, self.config, count)
         return self._search
+
+
+class BoardPlayer(SearchPlayer):
+    """A search player at one board: it goes on with the tree of its last move."""
+
+    def __init__(
+        self, evaluator: Evaluator, config: SearchConfig, name: str, seed: int | None = None
+    ) -> None:
+        super().__init__(evaluator, config, name, seed)
+        quiet = replace(config, root="puct", dirichlet_fraction=0.0, temperature=0.0)
+        self._tree = GameSearch(evaluator.rules, quiet)
+
+    def act(self, position: Position, key: int | None = None) -> int:
+        check_ongoing(position)
+        self._evaluate.check_rules(position.rules, self.name)
+        return int(self._tree.run(position.packed, self._evaluate).action[0])
+
+    def at_board(self) -> BoardPlayer:
+        return self
 
 
 # By name
