@@ -102,7 +102,7 @@ class Agent:
         return np.array(values, dtype=np.float64)  # None becomes NaN
 
     def at_board(self) -> Agent:
-        """This agent for one game: it may keep what it works out from move to move.
+        """The agent for one game, with a memory for it where it can use one.
 
         Then its choice depends on the moves before, not only on position and key.
         """

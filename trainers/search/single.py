@@ -33,7 +33,6 @@ from trainers.search.tree import (
     ROOT,
     UNPROVEN,
     Floats,
-    Ints,
     Leaves,
     Trees,
 )
