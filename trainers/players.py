@@ -33,6 +33,7 @@ from pylos_env._jit import jit
 from pylos_env.agents import Agent
 from pylos_env.agents.base import check_ongoing
 from pylos_env.errors import PylosError
+from pylos_env.geometry import ACTION_SYMMETRIES
 from pylos_env.observation import Observer
 from pylos_env.options import check_count
 from pylos_env.position import Position
@@ -63,8 +64,17 @@ class Evaluator:
         self.dtype = dtype
         self.network = network.to(device, dtype).eval()
         self._observer = Observer(network.config.observation, rules)
+        self._canonical = network.config.canonical and rules.symmetric
 
     def __call__(self, packed: Ints) -> tuple[Floats, Floats]:
+        if self._canonical:
+            shown, symmetries = np.empty_like(packed), np.empty_like(packed)
+            write_canonical(packed, shown, symmetries)
+            logits, values = self._ask(shown)
+            return _turned_back(logits, symmetries, ACTION_SYMMETRIES), values
+        return self._ask(packed)
+
+    def _ask(self, packed: Ints) -> tuple[Floats, Floats]:
         observation = np.empty((len(packed), self._observer.size), dtype=np.float32)
         _write_observations(packed, self.rules.code, self._observer.planes, observation)
         batch = torch.from_numpy(observation.reshape(-1, *self._observer.shape))
@@ -84,6 +94,25 @@ class Evaluator:
             raise CheckpointError(
                 f"{name} was trained under the rules '{self.rules}', but the game has '{rules}'"
             )
+
+
+@jit
+def write_canonical(packed: Ints, shown: Ints, symmetries: Ints) -> None:
+    """Each position as a canonical network sees it, and the symmetry that turned it."""
+    for row in range(len(packed)):
+        symmetries[row] = kernel.canonical_symmetry(packed[row])
+        shown[row] = kernel.symmetric(packed[row], symmetries[row])
+
+
+@jit
+def _turned_back(logits: Floats, symmetries: Ints, images: Ints) -> Floats:
+    """Logits of turned positions, in the numbers of the positions themselves."""
+    turned = np.empty_like(logits)
+    for row in range(len(logits)):
+        image = images[symmetries[row]]
+        for action in range(logits.shape[1]):
+            turned[row, action] = logits[row, image[action]]
+    return turned
 
 
 @jit

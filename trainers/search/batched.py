@@ -345,12 +345,13 @@ def _write_result(
             result.visits[game, number] = trees.edge_visits[game, first + number]
         if gumbel:
             roots.write_gumbel_policy(trees, game, c_visit, c_scale, scores)
+            result.value[game] = roots.improved_value(trees, game, scores)
             edge = roots.gumbel_choice(
                 trees, game, noise[game], c_visit, c_scale, result.policy[game]
             )
         else:
             roots.write_visit_policy(trees, game, scores)
+            result.value[game] = roots.root_value(trees, game)
             edge = roots.draw_edge(trees, game, keys[game], scores, temperature)
         result.policy[game, : trees.num_edges[game, ROOT]] = scores[: trees.num_edges[game, ROOT]]
         result.action[game] = trees.action[game, edge]
-        result.value[game] = roots.root_value(trees, game)
