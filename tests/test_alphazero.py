@@ -38,7 +38,7 @@ from trainers.alphazero.evaluate import label_of
 from trainers.alphazero.learner import Learner, losses_of, wdl_targets
 from trainers.alphazero.replay import Batch, Replay
 from trainers.alphazero.selfplay import Decision, Game, GameGroup
-from trainers.alphazero.targets import SHARE, Samples, samples_of, value_target
+from trainers.alphazero.targets import SHARE, Samples, samples_of, value_targets
 from trainers.alphazero.train import Trainer, train
 from trainers.checkpoints import CheckpointError, RunFolder, load_weights
 from trainers.metrics import MemorySink, Metrics, Scalars
@@ -95,6 +95,26 @@ def played_game(seed: int, truncated: bool = False) -> Game:
     return Game(seed, 0, actions, decisions, end.packed, truncated, 0.3)
 
 
+def plain_target(
+    game: Game, index: int, truncated: str, share: float = 0.3, discount: float = 0.98
+) -> float:
+    """The sum over all later decisions, written out; made-up games have a decision at each ply."""
+    side = Position(game.decisions[index].packed, RULES).side
+    end = Position.unchecked(game.end, RULES)
+    total, left = 0.0, 1.0
+    for decision in game.decisions[index:]:
+        same = Position(decision.packed, RULES).side == side
+        total += left * share * (decision.value if same else -decision.value)
+        left *= (1 - share) * discount
+    if not game.truncated:
+        outcome = -1.0 if side == end.side else 1.0
+    elif truncated == "draw":
+        outcome = -0.2
+    else:
+        outcome = 0.3 if side == end.side else -0.3
+    return total + left * outcome
+
+
 @pytest.mark.parametrize("truncated", ["bootstrap", "draw", "mask"])
 @pytest.mark.parametrize("cut", [False, True])
 def test_targets_equal_a_plain_loop(truncated: str, cut: bool) -> None:
@@ -103,34 +123,46 @@ def test_targets_equal_a_plain_loop(truncated: str, cut: bool) -> None:
     kept_turns = 0
     for seed in range(20):
         game = played_game(seed, cut)
-        positions = [Position(d.packed, RULES) for d in game.decisions]
-        end = Position.unchecked(game.end, RULES)
-        for index, position in enumerate(positions):
-            after = positions[index + 1] if index + 1 < len(positions) else end
-            kept_turns += after.side == position.side
-            decision = game.decisions[index]
-            left = len(game.actions) - index
-            if not cut:
-                outcome = (-1.0 if position.side == end.side else 1.0) * 0.98**left
-            elif truncated == "draw":
-                outcome = -0.2
-            elif truncated == "bootstrap":
-                outcome = 0.3 if position.side == end.side else -0.3
-            value, weight = value_target(game, index, config)
+        sides = [Position(d.packed, RULES).side for d in game.decisions]
+        kept_turns += sum(one == other for one, other in itertools.pairwise(sides))
+        for index, (value, weight) in enumerate(value_targets(game, config)):
             if cut and truncated == "mask":
                 assert weight == 0
             else:
                 assert weight == 1
-                assert value == pytest.approx(0.7 * outcome + 0.3 * decision.value)
+                assert value == pytest.approx(plain_target(game, index, truncated))
     assert kept_turns > 20, "no game had take-backs"
 
 
-def test_what_is_proven_is_the_target() -> None:
-    game = played_game(1)
+def test_without_a_share_of_the_search_the_target_is_the_outcome() -> None:
+    game = played_game(3)
+    end = Position.unchecked(game.end, RULES)
+    for decision, (value, _) in zip(
+        game.decisions, value_targets(game, TargetsConfig(root_share=0.0)), strict=True
+    ):
+        assert value == (-1.0 if Position(decision.packed, RULES).side == end.side else 1.0)
+
+
+def test_decisions_between_quick_moves_fade_by_the_plies_between_them() -> None:
+    game = played_game(3)
+    config = TargetsConfig(0.9, root_share=0.0)
+    every = value_targets(game, config)
+    game.decisions = game.decisions[1::3]
+    assert value_targets(game, config) == pytest.approx(every[1::3])
+
+
+@pytest.mark.parametrize("truncated", ["bootstrap", "mask"])
+def test_a_proof_is_the_target_and_cuts_off_what_follows(truncated: str) -> None:
+    game = played_game(1, truncated=True)
     game.decisions[3] = game.decisions[3]._replace(proven=-1, value=-1.0)
-    assert value_target(game, 3, TargetsConfig()) == (-1.0, 1.0)
-    value, _ = value_target(game, 3, TargetsConfig(trust_proofs=False, root_share=0.0))
-    assert value in (-1.0, 1.0)
+    targets = value_targets(game, TargetsConfig(root_share=0.25, truncated=truncated))
+    assert targets[3] == (-1.0, 1.0)
+    sides = [Position(d.packed, RULES).side for d in game.decisions]
+    following = -1.0 if sides[2] == sides[3] else 1.0
+    assert targets[2] == (pytest.approx(0.75 * following + 0.25 * game.decisions[2].value), 1.0)
+    assert targets[4][1] == (0.0 if truncated == "mask" else 1.0)
+    distrusted = value_targets(game, TargetsConfig(trust_proofs=False, root_share=0.0))
+    assert abs(distrusted[3][0]) == pytest.approx(0.3)
 
 
 def test_samples_keep_positions_and_policies() -> None:

@@ -2,7 +2,7 @@
 
 | kind | sees | body |
 |---|---|---|
-| `patterns` | flat | a table for each square and line, then blocks as `resmlp` (AlphaZero's default) |
+| `patterns` | flat | a table for each square and line, then blocks as in `resmlp` |
 | `mlp` | flat | 512, 256; one linear layer for each head |
 | `mlp_deep` | flat | 512, 512, 256; heads of 256; orthogonal initialisation |
 | `resmlp` | flat | `blocks` residual blocks of two layers, `width` wide |
