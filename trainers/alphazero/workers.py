@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -151,8 +151,7 @@ class Processes:
 
     def begin(self, network: PolicyValueNetwork) -> None:
         weights = {name: tensor.cpu().numpy() for name, tensor in network.state_dict().items()}
-        for end in self._ends:
-            end.send(("play", weights))
+        self._send("play", [weights] * len(self._ends))
 
     def finish(self) -> list[Game]:
         games: list[Game] = []
@@ -167,23 +166,33 @@ class Processes:
         return tallies
 
     def states(self) -> list[dict[str, Any]]:
-        for end in self._ends:
-            end.send(("state", None))
+        self._send("state", [None] * len(self._ends))
         return [self._receive(index) for index in range(len(self._ends))]
 
     def set_states(self, states: list[dict[str, Any]]) -> None:
-        for end, state in zip(self._ends, states, strict=True):
-            end.send(("set_state", state))
+        self._send("set_state", states)
+
+    def _send(self, task: str, contents: Sequence[Any]) -> None:
+        """Give every process its part of a task."""
+        for index, content in enumerate(contents):
+            try:
+                self._ends[index].send((task, content))
+            except BrokenPipeError:
+                raise self._death(index) from None
 
     def _receive(self, index: int) -> Any:
         try:
             kind, answer = self._ends[index].recv()
         except EOFError:
-            code = self._processes[index].exitcode
-            raise PylosError(f"self-play process {index} ended by itself, code {code}") from None
+            raise self._death(index) from None
         if kind == "error":
             raise PylosError(f"self-play process {index}: {answer}")
         return answer
+
+    def _death(self, index: int) -> PylosError:
+        self._processes[index].join(timeout=2)
+        code = self._processes[index].exitcode
+        return PylosError(f"self-play process {index} ended by itself, with exit code {code}")
 
     def close(self) -> None:
         for end in self._ends:
