@@ -184,8 +184,9 @@ class Patterns(nn.Module):
         free = taken @ self.supports.T == 0
         carrying = taken @ self.supports == self.needed
         parts = (own, other, own * free, other * free, (1 - taken) * carrying, flat[:, NUM_CELLS:])
-        features: Tensor = self.table(numbers.long() + self.begins)
-        return features + self.cells(torch.cat(parts, dim=1))
+        looked_up: Tensor = self.table(numbers.long() + self.begins)
+        seen: Tensor = self.cells(torch.cat(parts, dim=1))
+        return looked_up + seen
 
 
 def _cells_of(mask: int) -> list[int]:
