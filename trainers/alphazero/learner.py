@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,9 @@ from torch.nn import functional
 from trainers.alphazero.config import LearnerConfig
 from trainers.alphazero.replay import Batch
 from trainers.network import Output, PolicyValueNetwork, masked
+
+SMALLEST: Final = -60.0
+"""Log-probabilities below it are as good as none."""
 
 
 class Losses(NamedTuple):
@@ -39,7 +42,8 @@ def losses_of(output: Output, batch: Batch) -> Losses:
     """Cross-entropy of the policies over legal actions, and the value's loss where it is known."""
     log_policy = masked(output.logits.float(), batch.mask).log_softmax(dim=-1)
     policy = -(batch.policy * log_policy).sum(dim=-1).mean()
-    entropy = -(log_policy.exp() * log_policy).sum(dim=-1).mean()
+    shares = log_policy.detach().clamp(min=SMALLEST)  # exp is slow where it underflows
+    entropy = -(shares.exp() * shares).sum(dim=-1).mean()
     known = batch.weight.sum().clamp(min=1)
     if output.wdl is None:
         errors = (output.value.float() - batch.value) ** 2
@@ -75,6 +79,7 @@ class Learner:
                 {"params": others, "weight_decay": 0.0},
             ],
             lr=config.learning_rate,
+            fused=device.type in ("cpu", "cuda"),
         )
         self._amp = config.amp and device.type == "cuda"
         self._forward: Callable[[Tensor], Output] = self.network
@@ -137,5 +142,8 @@ class Learner:
     def set_state(self, state: dict[str, Any]) -> None:
         self.network.load_state_dict(state["network"])
         self.playing.load_state_dict(state["playing"])
+        fused = self.optimiser.defaults["fused"]
         self.optimiser.load_state_dict(state["optimiser"])
+        for group in self.optimiser.param_groups:
+            group["fused"] = fused  # of this device, not of the one that saved
         self.steps = state["steps"]

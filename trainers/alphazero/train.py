@@ -74,6 +74,7 @@ class Trainer:
         self.device = choose_device(config.device)
         self.threads = config.threads or default_threads()
         self.stopped = threading.Event()
+        torch.set_flush_denormal(True)  # moments of patterns that are never seen fade into these
         torch.manual_seed(config.seed)
         network = build(config.network, self.rules)
         self.learner = Learner(network, config.learner, self.device)
