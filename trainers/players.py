@@ -72,9 +72,10 @@ class Evaluator:
         self._observer = Observer(network.config.observation, rules)
 
     def __call__(self, packed: Ints) -> tuple[Floats, Floats]:
-        observation = np.empty((len(packed), self._observer.size), dtype=np.float32)
-        _write_observations(packed, self.rules.code, self._observer.planes, observation)
-        batch = torch.from_numpy(observation.reshape(-1, *self._observer.shape))
+        # torch's memory is aligned, NumPy's is not always, and products of matrices round by that
+        batch = torch.empty((len(packed), *self._observer.shape))
+        flat = batch.numpy().reshape(len(packed), self._observer.size)
+        _write_observations(packed, self.rules.code, self._observer.planes, flat)
         with torch.inference_mode():
             output = self.network(batch.to(self.device, self.dtype))
         return output.logits.float().cpu().numpy(), output.value.float().cpu().numpy()

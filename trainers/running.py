@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import torch
@@ -19,6 +20,15 @@ def torch_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def workers(count: int) -> ThreadPoolExecutor:
+    """Threads that each compute alone.
+
+    A new thread learns of `set_num_threads` late: its first products of matrices would still be
+    shared out, and rounded differently.
+    """
+    return ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,))
 
 
 @contextmanager

@@ -7,7 +7,6 @@ Ratings come from all games of the run so far, anchored on `random` at 0.
 from __future__ import annotations
 
 import copy
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from trainers.network import PolicyValueNetwork
 from trainers.players import Evaluator, NetworkPlayer
 from trainers.ppo.config import PPOConfig
 from trainers.ratings import Rating, Result, rate
+from trainers.running import workers
 
 ANCHOR: Final = "random"
 
@@ -110,7 +110,7 @@ class Judge:
             seed = self._config.seed
             return play_match(player, opponent, self._rules, games=config.games, seed=seed)
 
-        with ThreadPoolExecutor(self._threads) as pool:
+        with workers(self._threads) as pool:
             return list(pool.map(match, opponents))
 
     # Going on

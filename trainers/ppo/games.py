@@ -18,7 +18,16 @@ import torch
 
 from pylos_env import kernel
 from pylos_env._jit import jit
-from pylos_env.kernel import draw, is_over, pick, play, random_action
+from pylos_env.kernel import (
+    MAX_LEGAL,
+    draw,
+    is_over,
+    pick,
+    play,
+    random_action,
+    symmetric,
+    write_legal,
+)
 from pylos_env.rules import Rules
 from pylos_env.selfplay import SelfPlayBatch, SelfPlayVectorEnv
 from trainers.ppo.config import RolloutConfig
@@ -32,6 +41,7 @@ DECISION_STREAM: Final = 4
 VIEW_STREAM: Final = 5
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
 
 
 class GameGroup:
@@ -176,3 +186,40 @@ def _draw_keys(seed: int, numbers: Ints, plies: Ints, keys: Ints) -> None:
         game = draw(seed, numbers[row])
         keys[0, row] = draw(draw(game, DECISION_STREAM), plies[row])
         keys[1, row] = draw(draw(game, VIEW_STREAM), plies[row])
+
+
+@jit
+def write_views(packed: Ints, turns: Ints, views: Ints) -> None:
+    """The positions, each under one of the board's symmetries."""
+    for game in range(len(packed)):
+        views[game] = symmetric(packed[game], turns[game])
+
+
+@jit
+def draw_actions(views: Ints, rules: int, logits: Floats, keys: Ints) -> tuple[Ints, Floats]:
+    """An action from each policy over legal actions, by the row's key, and its log-probability."""
+    actions = np.empty(len(views), dtype=np.int64)
+    log_probs = np.empty(len(views), dtype=np.float32)
+    legal = np.empty(MAX_LEGAL, dtype=np.int64)
+    weights = np.empty(MAX_LEGAL, dtype=np.float64)
+    for row in range(len(views)):
+        count = write_legal(views[row], rules, legal)
+        chosen = 0  # the likeliest, in case that rounding pushes the share past the end
+        for index in range(1, count):
+            if logits[row, legal[index]] > logits[row, legal[chosen]]:
+                chosen = index
+        highest = np.float64(logits[row, legal[chosen]])
+        total = 0.0
+        for index in range(count):
+            weights[index] = np.exp(np.float64(logits[row, legal[index]]) - highest)
+            total += weights[index]
+        share = keys[row] / 9.223372036854775807e18 * total
+        passed = 0.0
+        for index in range(count):
+            passed += weights[index]
+            if share < passed:
+                chosen = index
+                break
+        actions[row] = legal[chosen]
+        log_probs[row] = np.log(weights[chosen] / total)
+    return actions, log_probs

@@ -27,7 +27,6 @@ from pylos_env.kernel import (
     MAX_LEGAL,
     SIDE_SHIFT,
     side_of,
-    symmetric,
     write_legal,
     write_observation,
 )
@@ -36,7 +35,7 @@ from pylos_env.rules import Rules
 from trainers.network import MASKED, Output, PolicyValueNetwork
 from trainers.players import Evaluator
 from trainers.ppo.config import RolloutConfig, UpdateConfig
-from trainers.ppo.games import GameGroup
+from trainers.ppo.games import GameGroup, draw_actions, write_views
 from trainers.ppo.league import RULE_BASED, Lineup
 
 Ints = npt.NDArray[np.int64]
@@ -88,7 +87,7 @@ def collect(
     for ply in range(config.plies):
         keys = games.keys()
         turns = keys[1] & 7 if config.symmetries else np.zeros_like(keys[1])
-        _write_views(games.env.packed, turns, rollout.view[ply])
+        write_views(games.env.packed, turns, rollout.view[ply])
         rollout.learns[ply] = games.learner_moves()
         decide(games, live, frozen, keys[0], rollout, ply)
         batch = games.step(UNTURNED[turns, rollout.action[ply]])
@@ -138,42 +137,6 @@ def decide(
 
 
 _RULE_BASED_AGENT: Final = agents.make("rule_based", seed=0)
-
-
-@jit
-def _write_views(packed: Ints, turns: Ints, views: Ints) -> None:
-    for game in range(len(packed)):
-        views[game] = symmetric(packed[game], turns[game])
-
-
-@jit
-def draw_actions(views: Ints, rules: int, logits: Floats, keys: Ints) -> tuple[Ints, Floats]:
-    """An action from each policy over legal actions, by the row's key, and its log-probability."""
-    actions = np.empty(len(views), dtype=np.int64)
-    log_probs = np.empty(len(views), dtype=np.float32)
-    legal = np.empty(MAX_LEGAL, dtype=np.int64)
-    weights = np.empty(MAX_LEGAL, dtype=np.float64)
-    for row in range(len(views)):
-        count = write_legal(views[row], rules, legal)
-        chosen = 0  # the likeliest, in case that rounding pushes the share past the end
-        for index in range(1, count):
-            if logits[row, legal[index]] > logits[row, legal[chosen]]:
-                chosen = index
-        highest = np.float64(logits[row, legal[chosen]])
-        total = 0.0
-        for index in range(count):
-            weights[index] = np.exp(np.float64(logits[row, legal[index]]) - highest)
-            total += weights[index]
-        share = keys[row] / 9.223372036854775807e18 * total
-        passed = 0.0
-        for index in range(count):
-            passed += weights[index]
-            if share < passed:
-                chosen = index
-                break
-        actions[row] = legal[chosen]
-        log_probs[row] = np.log(weights[chosen] / total)
-    return actions, log_probs
 
 
 # Advantages
@@ -279,17 +242,23 @@ def losses_of(output: Output, batch: Batch, clip: float) -> Losses:
 # Update
 
 
-class UpdateReport(NamedTuple):
-    """What one update did, as means over its optimiser steps."""
+class StepReport(NamedTuple):
+    """What one optimiser step did, or several on average."""
 
+    grad_norm: float
     policy_loss: float
     value_loss: float
     entropy: float
     approx_kl: float
     clip_fraction: float
-    grad_norm: float
+
+
+class UpdateReport(NamedTuple):
+    """What one update did."""
+
     learning_rate: float
     explained_variance: float
+    steps: StepReport
 
 
 class Learner:
@@ -328,19 +297,18 @@ class Learner:
         advantage = (advantage - advantage.mean()) / (advantage.std() + EPSILON)
         normalised = samples._replace(advantage=advantage)
         parts = max(1, round(size / config.minibatch))
-        figures: list[list[float]] = []
+        steps: list[StepReport] = []
         for _ in range(config.epochs):
             dealt = np.array_split(rng.permutation(size), parts)
-            figures += [self._step(normalised, rows, pool) for rows in dealt]
-            if config.target_kl and np.mean([f[3] for f in figures[-parts:]]) > config.target_kl:
+            steps += [self._step(normalised, rows, pool) for rows in dealt]
+            moved = np.mean([step.approx_kl for step in steps[-parts:]])
+            if config.target_kl and moved > config.target_kl:
                 break
         self.updates += 1
-        means: list[float] = np.mean(figures, axis=0).tolist()
-        return UpdateReport(
-            *means, learning_rate=rate, explained_variance=explained_variance(samples)
-        )
+        means = StepReport(*np.mean(steps, axis=0).tolist())
+        return UpdateReport(rate, explained_variance(samples), means)
 
-    def _step(self, samples: Samples, rows: Ints, pool: ThreadPoolExecutor) -> list[float]:
+    def _step(self, samples: Samples, rows: Ints, pool: ThreadPoolExecutor) -> StepReport:
         """One optimiser step on some samples; every shard has a thread of its own."""
         shards = np.array_split(rows, min(self.config.shards, len(rows)))
         weights = [len(shard) / len(rows) for shard in shards]
@@ -355,7 +323,7 @@ class Learner:
         self.optimiser.step()
         means = sum(weight * losses for weight, (_, losses) in zip(weights, found, strict=True))
         assert isinstance(means, Tensor)
-        return [*means.tolist(), float(norm)]
+        return StepReport(float(norm), *means.tolist())
 
     def _gradients(self, samples: Samples, rows: Ints) -> tuple[tuple[Tensor, ...], Tensor]:
         """Gradients of a shard's loss, and its losses."""
@@ -372,7 +340,8 @@ class Learner:
 
     def batch(self, samples: Samples, rows: Ints) -> Batch:
         """Some samples; the mask follows from the position, as it did when the action was drawn."""
-        observation = np.empty((len(rows), self._observer.size), dtype=np.float32)
+        # torch's memory is aligned, NumPy's is not always, and products of matrices round by that
+        observation = torch.empty((len(rows), *self._observer.shape))
         legal = np.zeros((len(rows), MAX_LEGAL), dtype=np.int64)
         masked = np.ones((len(rows), MAX_LEGAL), dtype=np.bool_)
         chosen = np.empty(len(rows), dtype=np.int64)
@@ -381,13 +350,12 @@ class Learner:
             samples.action[rows],
             self._rules.code,
             self._observer.planes,
-            observation,
+            observation.numpy().reshape(len(rows), self._observer.size),
             legal,
             masked,
             chosen,
         )
         arrays = (
-            observation.reshape(-1, *self._observer.shape),
             legal[:, :most],
             masked[:, :most],
             chosen,
@@ -395,7 +363,8 @@ class Learner:
             samples.advantage[rows],
             samples.target[rows],
         )
-        return Batch(*(torch.from_numpy(array).to(self._device) for array in arrays))
+        tensors = (observation, *map(torch.from_numpy, arrays))
+        return Batch(*(tensor.to(self._device) for tensor in tensors))
 
 
 @jit

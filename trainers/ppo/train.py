@@ -41,8 +41,8 @@ from trainers.ppo.config import PPOConfig, check
 from trainers.ppo.evaluate import Evaluation, Judge
 from trainers.ppo.games import GameGroup
 from trainers.ppo.league import GameResult, League
-from trainers.ppo.ppo import Learner, UpdateReport, collect, samples_of
-from trainers.running import heeding_signals, torch_threads
+from trainers.ppo.ppo import Learner, StepReport, UpdateReport, collect, samples_of
+from trainers.running import heeding_signals, torch_threads, workers
 
 
 def train(config: PPOConfig, metrics: Metrics | None = None) -> Path:
@@ -63,7 +63,6 @@ def train(config: PPOConfig, metrics: Metrics | None = None) -> Path:
                 wandb_project=config.wandb or None,
             ) as sinks,
             heeding_signals(trainer.stopped),
-            torch_threads(1),  # groups and shards keep the cores busy
         ):
             trainer.run(sinks)
     return folder
@@ -116,7 +115,8 @@ class Trainer:
             f"{sum(p.numel() for p in self.learner.network.parameters()):,} weights on "
             f"{self.device}, {self.threads} threads; {self.folder.path}"
         )
-        with ThreadPoolExecutor(self.threads) as pool:
+        # groups and shards keep the cores busy
+        with torch_threads(1), workers(self.threads) as pool:
             while not self.stopped.is_set() and self.progress() < 1:
                 warming_up = self.league.warming_up
                 self.iterate(pool)
@@ -126,6 +126,8 @@ class Trainer:
                     metrics.scalars(self.steps, self._figures())
                 if self._evaluation_is_due():
                     self.checkpoint(metrics)
+            if not self.stopped.is_set() and self._clock() > self.evaluated:
+                self.checkpoint(metrics)
         if self.stopped.is_set():
             metrics.flush()
             self.save(best=False)
@@ -133,8 +135,6 @@ class Trainer:
                 f"stopped and saved; go on with: python -m trainers.ppo resume={self.folder.path}"
             )
             return
-        if self._clock() > self.evaluated:
-            self.checkpoint(metrics)
         metrics.finish(self._finish_ladder())
         metrics.message(f"done: {self.episodes:,} games, {self.steps:,} steps")
 
@@ -333,12 +333,12 @@ class Trainer:
         reports, games, league = self._reports, self._finished, self.league
         steps, seconds = self._interval
         progress = self.progress()
-        names = [name for name in UpdateReport._fields if name != "learning_rate"]
+        means = np.mean([report.steps for report in reports], axis=0).tolist()
         figures = {
-            f"train/{name}": float(np.mean([getattr(report, name) for report in reports]))
-            for name in names
+            f"train/{name}": mean for name, mean in zip(StepReport._fields, means, strict=True)
         }
         figures |= {
+            "train/explained_variance": reports[-1].explained_variance,
             "train/learning_rate": reports[-1].learning_rate,
             "league/current_elo": league.current_elo,
             "league/best_elo": league.best_elo,
