@@ -317,6 +317,26 @@ def symmetric(packed: int, index: int) -> int:
     return int(moved)
 
 
+@jit
+def canonical_symmetry(packed: int) -> int:
+    """The symmetry whose image comes first in a fixed order that does not know the colours.
+
+    So a position, its seven images and their twins with the colours exchanged all look alike from
+    the side to move. It means nothing under rules that are not symmetric.
+    """
+    own_shift = BLACK_SHIFT if side_of(packed) else 0
+    other_shift = BLACK_SHIFT - own_shift
+    best, least = 0, np.int64(1) << 62
+    for index in range(8):
+        image = symmetric(packed, index)
+        own = (image >> own_shift) & CELLS_MASK
+        other = (image >> other_shift) & CELLS_MASK
+        order = other << BLACK_SHIFT | own
+        if order < least:
+            best, least = index, order
+    return best
+
+
 # Playing
 
 

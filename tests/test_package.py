@@ -73,6 +73,7 @@ TRAINER_ROOMS = [
     "search.tree",
     "search.roots",
     "search.batched",
+    "search.single",
     "search",
     "network",
     "settings",

@@ -284,6 +284,97 @@ def test_a_win_in_sight_is_found(root: str, taking_back: bool) -> None:
             assert keeps_value(labels, int(row), int(action))
 
 
+@pytest.mark.parametrize("root", ["gumbel", "puct"])
+@pytest.mark.parametrize(
+    ("drawn", "only"),
+    [
+        # White wins in 5 turns by raising 2b3 beside its own sphere; every other action loses.
+        pytest.param("BBBWBWWBBWBWWBWB/WWBWBBBWW/.W../. w 0", 289, id="win"),
+        # White wins in 7 by filling 2b3: a square, so it keeps the turn and takes back.
+        pytest.param("WBBWBWBWWBWBWBWB/BWBWBWW.W/B.../. w 0", 23, id="win by keeping the turn"),
+        # Black must raise 2b3, or White has won two turns later.
+        pytest.param("BBWBBWWWWBBWWWWB/WBBBWWBWB/BB../. b 0", 287, id="defence"),
+        # White has four actions, and three of them lose within five turns.
+        pytest.param("WWWBWBWBWBBBBBWW/BBWWBBBWW/W.W./. w 0", 295, id="defence on the third level"),
+    ],
+)
+def test_forced_moves_are_found(root: str, drawn: str, only: int) -> None:
+    position = Position.parse(drawn)
+    config = SearchConfig(root=root, simulations=400, gumbel_scale=0, dirichlet_fraction=0)
+    search = Search(RULES, config, 1)
+    result = search.run(np.array([position.packed]), np.zeros(1, np.int64), uniform)
+    legal = result.legal[0, : result.num_legal[0]].tolist()
+    assert legal[int(result.policy[0, : len(legal)].argmax())] == only
+    if root == "gumbel":
+        assert result.action[0] == only
+
+
+def num_spheres(packed: int, seat: int) -> int:
+    return int(kernel.spheres_of(packed, seat)).bit_count()
+
+
+def by_reserves(packed: Ints) -> tuple[Floats, Floats]:
+    """Every action alike; who has more spheres left stands better."""
+    values = [
+        (num_spheres(position, 1 - side) - num_spheres(position, side)) / 15
+        for position in packed.tolist()
+        for side in [kernel.side_of(position)]
+    ]
+    return np.zeros((len(packed), 303), np.float32), np.array(values, dtype=np.float32)
+
+
+GOLDEN_TREE = """\
+25: 2 x -0.033
+  27: 1 x +0.000
+27: 2 x -0.033
+  25: 1 x +0.000
+28: 2 x -0.033
+  25: 1 x +0.000
+256: 3 x +0.044
+  16: 1 x -0.067
+  28: 1 x -0.067
+257: 3 x +0.044
+  16: 1 x -0.067
+  27: 1 x -0.067
+272: 3 x +0.022
+  19: 2 x -0.033
+    19: 1 x +0.000
+289: 3 x +0.022
+  23: 2 x -0.033
+    27: 1 x +0.000
+294: 3 x +0.044
+  24: 1 x -0.067
+  27: 1 x -0.067
+296: 3 x +0.044
+  24: 1 x -0.067
+  25: 1 x -0.067
+"""
+
+
+def test_golden_tree() -> None:
+    """A whole tree, edge by edge: visits, mean value for the side that chooses, what is proven."""
+    position = Position.parse("BBBWBWWBBWBWWBWB/WWBWBBBWW/.W../. w 0")
+    config = SearchConfig(root="puct", simulations=24, dirichlet_fraction=0, temperature=0)
+    search = Search(RULES, config, 1)
+    search.run(np.array([position.packed]), np.zeros(1, np.int64), by_reserves)
+    assert drawing(search._trees, tree.ROOT) == GOLDEN_TREE
+
+
+def drawing(trees: tree.Trees, node: int, indent: str = "") -> str:
+    """The visited edges below a node, a line each."""
+    lines = ""
+    first = trees.first_edge[0, node]
+    for edge in range(first, first + trees.num_edges[0, node]):
+        visits = int(trees.edge_visits[0, edge])
+        if not visits:
+            continue
+        proven = {0: "", 1: " won", -1: " lost"}[int(trees.edge_proven[0, edge])]
+        mean = float(trees.edge_value[0, edge]) / visits
+        lines += f"{indent}{trees.action[0, edge]}: {visits} x {mean:+.3f}{proven}\n"
+        lines += drawing(trees, int(trees.child[0, edge]), indent + "  ")
+    return lines
+
+
 def test_more_simulations_play_better() -> None:
     labels, rows = labelled(load_labels(RULES).spheres > 20, count=1500)
     counted = rows[labels.values[rows] == 1]

@@ -2,9 +2,10 @@
 
 | kind | sees | body |
 |---|---|---|
+| `patterns` | flat | a table for each square and line, then blocks as `resmlp` (AlphaZero's default) |
 | `mlp` | flat | 512, 256; one linear layer for each head |
 | `mlp_deep` | flat | 512, 512, 256; heads of 256; orthogonal initialisation |
-| `resmlp` | flat | `blocks` residual blocks of two layers, `width` wide (default) |
+| `resmlp` | flat | `blocks` residual blocks of two layers, `width` wide |
 | `resnet` | planes | `blocks` residual blocks of two 3x3 convolutions with `channels` channels |
 
 Every network answers with logits for the 303 actions, legal or not, and a value for the side to
@@ -23,16 +24,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pylos_env.errors import PylosError
-from pylos_env.kernel import APEX, NUM_ACTIONS
+from pylos_env.geometry import LINES, NUM_CELLS, SUPPORTS
+from pylos_env.kernel import NUM_ACTIONS
 from pylos_env.observation import ObservationKind, Observer
 from pylos_env.options import check_count
 from pylos_env.rules import Rules
 
-NetworkKind = Literal["mlp", "mlp_deep", "resmlp", "resnet"]
+NetworkKind = Literal["patterns", "mlp", "mlp_deep", "resmlp", "resnet"]
 ValueHead = Literal["scalar", "wdl"]
 MASKED: Final = -1e4
 """The logit of an illegal action: its share is exactly 0 in half precision too."""
-NUM_CELLS: Final = APEX + 1
 HEAD_CHANNELS: Final = 8
 
 
@@ -41,15 +42,18 @@ class NetworkConfig:
     """Which network, and how large."""
 
     kind: str = "resmlp"
-    """mlp, mlp_deep, resmlp or resnet."""
+    """patterns, mlp, mlp_deep, resmlp or resnet."""
     width: int = 256
-    """resmlp: width of the blocks."""
+    """patterns, resmlp: width of the blocks."""
     blocks: int = 2
-    """resmlp, resnet: residual blocks."""
+    """patterns, resmlp, resnet: residual blocks."""
     channels: int = 64
     """resnet: channels of the convolutions."""
     value_head: str = "scalar"
     """scalar: one number; wdl: chances of winning, drawing, losing."""
+    canonical: bool = False
+    """Show it each position under the one of the board's symmetries that comes first: it has an
+    eighth to learn. Without effect where the rules are not symmetric."""
 
     def check(self) -> None:
         """Refuse what cannot work; the message begins with the setting's name."""
@@ -108,11 +112,13 @@ def build(config: NetworkConfig, rules: Rules) -> PolicyValueNetwork:
         return PolicyValueNetwork(body, policy, value, config)
     if config.kind == "mlp_deep":
         return _mlp_deep(shape[0], values, config)
-    if config.kind == "resmlp":
+    if config.kind in ("resmlp", "patterns"):
         width = config.width
+        first: nn.Module = Patterns(shape[0], width)
+        if config.kind == "resmlp":
+            first = nn.Sequential(SplitCells(), nn.Linear(shape[0] + NUM_CELLS, width))
         body = nn.Sequential(
-            SplitCells(),
-            nn.Linear(shape[0] + NUM_CELLS, width),
+            first,
             *(ResidualBlock(_inner_layers(width)) for _ in range(config.blocks)),
             nn.LayerNorm(width),
             nn.ReLU(),
@@ -135,6 +141,62 @@ class SplitCells(nn.Module):
     def forward(self, flat: Tensor) -> Tensor:
         cells = flat[:, :NUM_CELLS]
         return torch.cat((cells.relu(), (-cells).relu(), flat[:, NUM_CELLS:]), dim=1)
+
+
+class Patterns(nn.Module):
+    """Looks every square (with the cell on top of it) and every line up in a table of its own.
+
+    Whether a cell is empty, own or the other's gives a pattern one of 3^cells numbers, and the rows
+    of those numbers are added up: all that a square can look like is told apart by the first layer.
+    Beside that stand the cells themselves, the spheres that are free and the cells that would
+    carry one.
+    """
+
+    powers: Tensor
+    begins: Tensor
+    supports: Tensor
+    needed: Tensor
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        patterns = _patterns()
+        powers = torch.zeros(NUM_CELLS, len(patterns))
+        for number, cells in enumerate(patterns):
+            for power, cell in enumerate(cells):
+                powers[cell, number] = 3**power
+        sizes = [3 ** len(cells) for cells in patterns]
+        supports = torch.zeros(NUM_CELLS, NUM_CELLS)  # [below, above]
+        for above in range(NUM_CELLS):
+            supports[_cells_of(SUPPORTS[above]), above] = 1
+        # none of these is saved: they follow from the board
+        self.register_buffer("powers", powers, persistent=False)
+        self.register_buffer("begins", torch.tensor([0, *sizes[:-1]]).cumsum(0), persistent=False)
+        self.register_buffer("supports", supports, persistent=False)
+        self.register_buffer("needed", supports.sum(dim=0), persistent=False)
+        self.table = nn.EmbeddingBag(sum(sizes), width, mode="sum")
+        nn.init.normal_(self.table.weight, std=0.5 / len(patterns) ** 0.5)
+        self.cells = nn.Linear(inputs + 4 * NUM_CELLS, width)
+
+    def forward(self, flat: Tensor) -> Tensor:
+        cells = flat[:, :NUM_CELLS]
+        numbers = (cells.float() + 1) @ self.powers.float()  # exact: far below 2^24
+        own, other, taken = cells.relu(), (-cells).relu(), cells.abs()
+        free = taken @ self.supports.T == 0
+        carrying = taken @ self.supports == self.needed
+        parts = (own, other, own * free, other * free, (1 - taken) * carrying, flat[:, NUM_CELLS:])
+        features: Tensor = self.table(numbers.long() + self.begins)
+        return features + self.cells(torch.cat(parts, dim=1))
+
+
+def _cells_of(mask: int) -> list[int]:
+    return [cell for cell in range(NUM_CELLS) if mask >> cell & 1]
+
+
+def _patterns() -> list[list[int]]:
+    """The cells of every square with its top, and of every line."""
+    squares = [[*_cells_of(below), top] for top, below in enumerate(SUPPORTS) if below]
+    lines = sorted({line for through in LINES for line in through if line})
+    return squares + [_cells_of(line) for line in lines]
 
 
 class ResidualBlock(nn.Module):

@@ -19,7 +19,7 @@ import functools
 import math
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -33,6 +33,7 @@ from pylos_env._jit import jit
 from pylos_env.agents import Agent
 from pylos_env.agents.base import check_ongoing
 from pylos_env.errors import PylosError
+from pylos_env.geometry import ACTION_SYMMETRIES
 from pylos_env.observation import Observer
 from pylos_env.options import check_count
 from pylos_env.position import Position
@@ -47,7 +48,7 @@ from trainers.checkpoints import (
 )
 from trainers.manifest import MANIFEST_FILE, Manifest
 from trainers.network import NetworkConfig, PolicyValueNetwork, build, choose_device
-from trainers.search import Search, SearchConfig
+from trainers.search import GameSearch, Search, SearchConfig
 from trainers.search.tree import Floats, Ints
 
 MAX_BATCH: Final = 4096
@@ -70,12 +71,20 @@ class Evaluator:
         self.dtype = dtype
         self.network = network.to(device, dtype).eval()
         self._observer = Observer(network.config.observation, rules)
+        self._canonical = network.config.canonical and rules.symmetric
 
     def __call__(self, packed: Ints) -> tuple[Floats, Floats]:
-        # torch's memory is aligned, NumPy's is not always, and products of matrices round by that
-        batch = torch.empty((len(packed), *self._observer.shape))
-        flat = batch.numpy().reshape(len(packed), self._observer.size)
-        _write_observations(packed, self.rules.code, self._observer.planes, flat)
+        if self._canonical:
+            shown, symmetries = np.empty_like(packed), np.empty_like(packed)
+            write_canonical(packed, shown, symmetries)
+            logits, values = self._ask(shown)
+            return _turned_back(logits, symmetries, ACTION_SYMMETRIES), values
+        return self._ask(packed)
+
+    def _ask(self, packed: Ints) -> tuple[Floats, Floats]:
+        observation = np.empty((len(packed), self._observer.size), dtype=np.float32)
+        _write_observations(packed, self.rules.code, self._observer.planes, observation)
+        batch = torch.from_numpy(observation.reshape(-1, *self._observer.shape))
         with torch.inference_mode():
             output = self.network(batch.to(self.device, self.dtype))
         return output.logits.float().cpu().numpy(), output.value.float().cpu().numpy()
@@ -92,6 +101,25 @@ class Evaluator:
             raise CheckpointError(
                 f"{name} was trained under the rules '{self.rules}', but the game has '{rules}'"
             )
+
+
+@jit
+def write_canonical(packed: Ints, shown: Ints, symmetries: Ints) -> None:
+    """Each position as a canonical network sees it, and the symmetry that turned it."""
+    for row in range(len(packed)):
+        symmetries[row] = kernel.canonical_symmetry(packed[row])
+        shown[row] = kernel.symmetric(packed[row], symmetries[row])
+
+
+@jit
+def _turned_back(logits: Floats, symmetries: Ints, images: Ints) -> Floats:
+    """Logits of turned positions, in the numbers of the positions themselves."""
+    turned = np.empty_like(logits)
+    for row in range(len(logits)):
+        image = images[symmetries[row]]
+        for action in range(logits.shape[1]):
+            turned[row, action] = logits[row, image[action]]
+    return turned
 
 
 @jit
@@ -249,11 +277,33 @@ class SearchPlayer(Agent):
             values.append(search.run(packed[part], keys, self._evaluate).value.astype(np.float64))
         return np.concatenate(values)
 
+    def at_board(self) -> BoardPlayer:
+        return BoardPlayer(self._evaluate, self.config, self.name, self._seed)
+
     def _trees(self, count: int, rules: Rules) -> Search:
         self._evaluate.check_rules(rules, self.name)
         if self._search is None or self._search.num_games < count:
             self._search = Search(rules, self.config, count)
         return self._search
+
+
+class BoardPlayer(SearchPlayer):
+    """A search player at one board: it goes on with the tree of its last move."""
+
+    def __init__(
+        self, evaluator: Evaluator, config: SearchConfig, name: str, seed: int | None = None
+    ) -> None:
+        super().__init__(evaluator, config, name, seed)
+        quiet = replace(config, root="puct", dirichlet_fraction=0.0, temperature=0.0)
+        self._tree = GameSearch(evaluator.rules, quiet)
+
+    def act(self, position: Position, key: int | None = None) -> int:
+        check_ongoing(position)
+        self._evaluate.check_rules(position.rules, self.name)
+        return int(self._tree.run(position.packed, self._evaluate).action[0])
+
+    def at_board(self) -> BoardPlayer:
+        return self
 
 
 # By name

@@ -101,6 +101,13 @@ class Agent:
         values = [self.value(Position.unchecked(int(position), rules)) for position in packed]
         return np.array(values, dtype=np.float64)  # None becomes NaN
 
+    def at_board(self) -> Agent:
+        """The agent for one game, with a memory for it where it can use one.
+
+        Then its choice depends on the moves before, not only on position and key.
+        """
+        return self
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 

@@ -103,7 +103,8 @@ class LearnerConfig:
     average: float = 0.995
     """Decay of the averaged weights that play and are saved; 0: the weights themselves."""
     symmetries: bool = True
-    """Turn and mirror every sample at random (needs rules that are symmetric)."""
+    """Turn and mirror every sample at random (needs rules that are symmetric); a canonical network
+    sees each sample one way only."""
     amp: bool = True
     """bfloat16 where the device is CUDA."""
     compile: bool = True
@@ -172,7 +173,9 @@ class AlphaZeroConfig:
     """auto, live, plain or off."""
     wandb: str = ""
     """Weights & Biases project; empty: none."""
-    network: NetworkConfig = field(default_factory=NetworkConfig)
+    network: NetworkConfig = field(
+        default_factory=lambda: NetworkConfig("patterns", width=128, canonical=True)
+    )
     search: SearchConfig = field(default_factory=SearchConfig)
     selfplay: SelfPlayConfig = field(default_factory=SelfPlayConfig)
     targets: TargetsConfig = field(default_factory=TargetsConfig)

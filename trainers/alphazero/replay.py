@@ -6,7 +6,7 @@ for each legal action: some 40 in all. Batches are turned and mirrored as they a
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,11 @@ from pylos_env.observation import Observer
 from pylos_env.rules import Rules
 from trainers.alphazero.config import ReplayConfig
 from trainers.alphazero.targets import SHARE, Samples
+from trainers.players import write_canonical
+
+
+View = Literal["plain", "random", "canonical"]
+"""Under which symmetry samples are shown: none, a random one, or the one that comes first."""
 
 
 class Batch(NamedTuple):
@@ -78,10 +83,14 @@ class Replay:
             np.concatenate([old.policy[first:], new.policy]),
         )
 
-    def draw(self, rng: np.random.Generator, size: int, symmetries: bool) -> Batch:
-        """A batch with replacement, each sample under a random symmetry of the board."""
+    def draw(self, rng: np.random.Generator, size: int, view: View) -> Batch:
+        """A batch with replacement, each sample under a symmetry of the board."""
         rows = rng.integers(len(self), size=size)
-        turns = rng.integers(8, size=size) if symmetries else np.zeros(size, dtype=np.int64)
+        turns = np.zeros(size, dtype=np.int64)
+        if view == "random":
+            turns = rng.integers(8, size=size)
+        elif view == "canonical":
+            write_canonical(self.samples.packed[rows], np.empty_like(rows), turns)
         return self.batch(rows, turns)
 
     def batch(self, rows: npt.NDArray[np.int64], turns: npt.NDArray[np.int64]) -> Batch:

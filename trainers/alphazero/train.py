@@ -36,7 +36,7 @@ from pylos_env.rules import Rules
 from trainers.alphazero.config import AlphaZeroConfig, check
 from trainers.alphazero.evaluate import Evaluation, Judge, checkpoint_name, freeze
 from trainers.alphazero.learner import Learner, StepReport
-from trainers.alphazero.replay import Replay
+from trainers.alphazero.replay import Replay, View
 from trainers.alphazero.selfplay import Game, GameGroup, winner_of
 from trainers.alphazero.targets import samples_of
 from trainers.checkpoints import CheckpointInfo, RunFolder, check_fits, rng_state, set_rng_state
@@ -89,6 +89,9 @@ class Trainer:
             for index in range(count)
         ]
         self.rng = np.random.default_rng(config.seed)
+        self.view: View = "random" if config.learner.symmetries else "plain"
+        if config.network.canonical and self.rules.symmetric:
+            self.view = "canonical"
         self.judge = Judge(config, self.threads)
         self.acting = self._acting()
         self.best: Evaluator | None = None
@@ -167,7 +170,7 @@ class Trainer:
         with _torch_threads(1 if self.device.type == "cpu" else self.threads):
             while self.owed >= config.batch and self.progress() < 1:
                 self.owed -= config.batch
-                batch = self.replay.draw(self.rng, config.batch, config.symmetries)
+                batch = self.replay.draw(self.rng, config.batch, self.view)
                 self._steps.append(self.learner.step(batch, self.progress()))
 
     # The budget

@@ -61,7 +61,7 @@ class Seat(NamedTuple):
     @classmethod
     def of(cls, name: str) -> Seat:
         """The player of a name: `human`, or any that `agents.make` knows."""
-        return cls(name) if name == HUMAN else cls(name, agents.make(name))
+        return cls(name) if name == HUMAN else cls(name, agents.make(name).at_board())
 
 
 @dataclass(frozen=True)

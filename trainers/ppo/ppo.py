@@ -340,8 +340,7 @@ class Learner:
 
     def batch(self, samples: Samples, rows: Ints) -> Batch:
         """Some samples; the mask follows from the position, as it did when the action was drawn."""
-        # torch's memory is aligned, NumPy's is not always, and products of matrices round by that
-        observation = torch.empty((len(rows), *self._observer.shape))
+        observation = np.empty((len(rows), self._observer.size), dtype=np.float32)
         legal = np.zeros((len(rows), MAX_LEGAL), dtype=np.int64)
         masked = np.ones((len(rows), MAX_LEGAL), dtype=np.bool_)
         chosen = np.empty(len(rows), dtype=np.int64)
@@ -350,12 +349,13 @@ class Learner:
             samples.action[rows],
             self._rules.code,
             self._observer.planes,
-            observation.numpy().reshape(len(rows), self._observer.size),
+            observation,
             legal,
             masked,
             chosen,
         )
         arrays = (
+            observation.reshape(-1, *self._observer.shape),
             legal[:, :most],
             masked[:, :most],
             chosen,
@@ -363,8 +363,7 @@ class Learner:
             samples.advantage[rows],
             samples.target[rows],
         )
-        tensors = (observation, *map(torch.from_numpy, arrays))
-        return Batch(*(tensor.to(self._device) for tensor in tensors))
+        return Batch(*(torch.from_numpy(array).to(self._device) for array in arrays))
 
 
 @jit

@@ -128,7 +128,7 @@ class Search:
             raise PylosError(f"{games} positions for a search of {self.num_games} games")
         packed = np.ascontiguousarray(packed, dtype=np.int64)
         keys = np.ascontiguousarray(keys, dtype=np.int64)
-        self._check_ongoing(packed)
+        check_ongoing(packed, self.rules)
         config = self.config
         if simulations is None:
             simulations = np.full(games, config.simulations)
@@ -141,8 +141,8 @@ class Search:
         schedule = _schedules(config.max_considered, tuple(kinds.tolist()))
 
         tree.plant(trees, packed)
-        logits, values = _ask(evaluate, packed)
-        _check_finite(_expand_roots(trees, self.rules.code, logits, values))
+        logits, values = ask(evaluate, packed)
+        check_finite(_expand_roots(trees, self.rules.code, logits, values))
         gumbel = config.root == "gumbel"
         if gumbel:
             _write_noise(trees, keys, config.gumbel_scale, self._noise)
@@ -168,45 +168,45 @@ class Search:
             )
             if count:
                 rows = self._rows[:count]
-                logits, values = _ask(evaluate, trees.packed[rows, leaves.node[rows]])
-                _check_finite(_grow(trees, leaves, self.rules.code, rows, logits, values))
+                logits, values = ask(evaluate, trees.packed[rows, leaves.node[rows]])
+                check_finite(_grow(trees, leaves, self.rules.code, rows, logits, values))
             _back_up(trees, leaves, games)
-        return self._result(keys, gumbel)
-
-    def _result(self, keys: Ints, gumbel: bool) -> SearchResult:
-        games, trees = len(keys), self._trees
-        num_legal = trees.num_edges[:games, ROOT].astype(np.int64)
-        shape = (games, int(num_legal.max()))
-        result = SearchResult(
-            np.empty(games, dtype=np.int64),
-            np.empty(games, dtype=np.float32),
-            num_legal,
-            np.zeros(shape, dtype=np.int16),
-            np.zeros(shape, dtype=np.float32),
-            np.zeros(shape, dtype=np.int32),
-            trees.proven[:games, ROOT].copy(),
-        )
-        config = self.config
-        _write_result(
-            trees,
-            keys,
-            gumbel,
-            self._noise,
-            config.c_visit,
-            config.c_scale,
-            config.temperature,
-            result,
-        )
-        return result
-
-    def _check_ongoing(self, packed: Ints) -> None:
-        row = _first_over(packed, self.rules.code)
-        if row >= 0:
-            position = Position.unchecked(int(packed[row]), self.rules)
-            raise PylosError(f"row {row}: the game is over in {position}")
+        return result_of(trees, keys, config, self._noise if gumbel else None)
 
 
-def _ask(evaluate: Evaluate, packed: Ints) -> tuple[Floats, Floats]:
+def result_of(trees: Trees, keys: Ints, config: SearchConfig, noise: Floats | None) -> SearchResult:
+    """What the roots say; `noise` [games, edges] is the Gumbel root's, None means PUCT."""
+    games = len(keys)
+    num_legal = trees.num_edges[:games, ROOT].astype(np.int64)
+    shape = (games, int(num_legal.max()))
+    result = SearchResult(
+        np.empty(games, dtype=np.int64),
+        np.empty(games, dtype=np.float32),
+        num_legal,
+        np.zeros(shape, dtype=np.int16),
+        np.zeros(shape, dtype=np.float32),
+        np.zeros(shape, dtype=np.int32),
+        trees.proven[:games, ROOT].copy(),
+    )
+    gumbel = noise is not None
+    if noise is None:
+        noise = np.empty((0, 0), dtype=np.float32)
+    _write_result(
+        trees, keys, gumbel, noise, config.c_visit, config.c_scale, config.temperature, result
+    )
+    return result
+
+
+def check_ongoing(packed: Ints, rules: Rules) -> None:
+    """Refuse to search where the game is over."""
+    row = _first_over(packed, rules.code)
+    if row >= 0:
+        position = Position.unchecked(int(packed[row]), rules)
+        raise PylosError(f"row {row}: the game is over in {position}")
+
+
+def ask(evaluate: Evaluate, packed: Ints) -> tuple[Floats, Floats]:
+    """The evaluator's answer; one of another shape is refused."""
     logits, values = evaluate(packed)
     if logits.shape != (len(packed), NUM_ACTIONS) or values.shape != (len(packed),):
         raise PylosError(
@@ -216,7 +216,8 @@ def _ask(evaluate: Evaluate, packed: Ints) -> tuple[Floats, Floats]:
     return logits, values
 
 
-def _check_finite(finite: bool) -> None:
+def check_finite(finite: bool) -> None:
+    """Refuse to go on with numbers that are none."""
     if not finite:
         raise PylosError("the evaluator's logits or values are not finite: has training diverged?")
 
@@ -344,12 +345,13 @@ def _write_result(
             result.visits[game, number] = trees.edge_visits[game, first + number]
         if gumbel:
             roots.write_gumbel_policy(trees, game, c_visit, c_scale, scores)
+            result.value[game] = roots.improved_value(trees, game, scores)
             edge = roots.gumbel_choice(
                 trees, game, noise[game], c_visit, c_scale, result.policy[game]
             )
         else:
             roots.write_visit_policy(trees, game, scores)
+            result.value[game] = roots.root_value(trees, game)
             edge = roots.draw_edge(trees, game, keys[game], scores, temperature)
         result.policy[game, : trees.num_edges[game, ROOT]] = scores[: trees.num_edges[game, ROOT]]
         result.action[game] = trees.action[game, edge]
-        result.value[game] = roots.root_value(trees, game)

@@ -1,0 +1,362 @@
+"""How many simulations a second the tree search does, and where their time goes.
+
+    python scripts/bench_search.py --json bench_search.json --plot bench_search.png
+
+Everything of ours runs on one core, 256 games with 64 simulations a move from positions of real
+games. Beside it, with the same network: a plain tree search in Python, one game at a time, which
+asks the network about one position after the other. And where JAX is installed, mctx's search over
+pgx's Connect Four with a network of 2x128, on all cores. Contenders take turns; rates are medians.
+Peers: `pip install "pylos-env[bench]"`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import itertools
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from pylos_env import Position, Rules
+from pylos_env.kernel import NUM_ACTIONS
+from pylos_env.oracle.labels import load_labels
+from trainers.network import NetworkConfig, PolicyValueNetwork
+from trainers.players import Evaluator
+from trainers.search import Search, SearchConfig, batched
+
+RULES = Rules.of("advanced")
+GAMES = 256
+CONFIG = SearchConfig(simulations=64, gumbel_scale=0.0)
+CPU = torch.device("cpu")
+Counts = tuple[int, float, float]  # simulations, seconds, seconds of processor time
+PARTS = {"_select": "select", "_grow": "expand", "_back_up": "back up"}
+
+
+def network(layers: tuple[int, ...]) -> PolicyValueNetwork:
+    """A plain network over the flat observation."""
+    torch.manual_seed(0)
+    sizes = (33, *layers)
+    body = nn.Sequential(
+        *(
+            part
+            for inputs, outputs in itertools.pairwise(sizes)
+            for part in (nn.Linear(inputs, outputs), nn.ReLU())
+        )
+    )
+    heads = nn.Linear(layers[-1], NUM_ACTIONS), nn.Linear(layers[-1], 1)
+    return PolicyValueNetwork(body, *heads, NetworkConfig(kind="mlp"))
+
+
+def positions(count: int) -> Any:
+    """Positions in which at least five spheres are left to place, so that no search ends early."""
+    labels = load_labels(RULES)
+    return labels.packed[labels.spheres < 20][:count].copy()
+
+
+# Ours
+
+
+class Ours:
+    """The batched search over one network."""
+
+    def __init__(self, layers: tuple[int, ...], dtype: torch.dtype) -> None:
+        self._evaluate = Evaluator(network(layers), RULES, CPU, dtype)
+        self._search = Search(RULES, CONFIG, GAMES)
+        self._packed = positions(GAMES)
+        self.run()  # compile
+
+    def run(self) -> Counts:
+        began, cpu = time.perf_counter(), time.process_time()
+        keys = np.zeros(GAMES, dtype=np.int64)
+        result = self._search.run(self._packed, keys, self._evaluate)
+        seconds = time.perf_counter() - began
+        return int(result.visits.sum()), seconds, time.process_time() - cpu
+
+    def split(self, runs: int = 5) -> dict[str, float]:
+        """The share of each part in the time of a search."""
+        spent = dict.fromkeys([*PARTS.values(), "network"], 0.0)
+        evaluate = self._evaluate
+        with timed_parts(spent):
+            began = time.perf_counter()
+            for _ in range(runs):
+                self._evaluate = timed("network", evaluate, spent)  # type: ignore[assignment]
+                self.run()
+            total = time.perf_counter() - began
+        self._evaluate = evaluate
+        spent["rest"] = total - sum(spent.values())
+        return {name: seconds / total for name, seconds in spent.items()}
+
+
+def timed(name: str, do: Callable[..., Any], spent: dict[str, float]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        began = time.perf_counter()
+        result = do(*arguments)
+        spent[name] += time.perf_counter() - began
+        return result
+
+    return call
+
+
+@contextmanager
+def timed_parts(spent: dict[str, float]) -> Iterator[None]:
+    """Put a clock around the kernels that the search calls."""
+    kernels = {name: getattr(batched, name) for name in PARTS}
+    for name, kernel in kernels.items():
+        setattr(batched, name, timed(PARTS[name], kernel, spent))
+    try:
+        yield
+    finally:
+        for name, kernel in kernels.items():
+            setattr(batched, name, kernel)
+
+
+# Plain Python
+
+
+@dataclass
+class Node:
+    position: Position
+    prior: float
+    children: dict[int, Node] = field(default_factory=dict)
+    total: float = 0.0  # for the side that chose this node
+    visits: int = 0
+
+
+class Plain:
+    """One game, objects, the friendly library, one position a question."""
+
+    def __init__(self, layers: tuple[int, ...]) -> None:
+        self._evaluate = Evaluator(network(layers), RULES, CPU)
+        self._positions = [Position.unchecked(int(p), RULES) for p in positions(8)]
+        self._next = 0
+
+    def run(self) -> Counts:
+        began, cpu = time.perf_counter(), time.process_time()
+        root = Node(self._positions[self._next % len(self._positions)], 1.0)
+        self._next += 1
+        self._expand(root)
+        for _ in range(CONFIG.simulations):
+            self._simulate(root)
+        return CONFIG.simulations, time.perf_counter() - began, time.process_time() - cpu
+
+    def _expand(self, node: Node) -> float:
+        legal = node.position.legal_actions()
+        if not legal:
+            return -1.0
+        logits, values = self._evaluate(np.array([node.position.packed]))
+        shares = np.exp(logits[0, legal] - logits[0, legal].max())
+        shares /= shares.sum()
+        for action, share in zip(legal, shares, strict=True):
+            node.children[action] = Node(node.position.play(action), float(share))
+        return float(values[0])
+
+    def _simulate(self, root: Node) -> None:
+        path = [root]
+        while path[-1].children:
+            node = path[-1]
+            root_visits = math.sqrt(1 + node.visits)
+
+            def score(child: Node, scale: float = root_visits) -> float:
+                worth = child.total / child.visits if child.visits else 0.0
+                return worth + CONFIG.c_puct * child.prior * scale / (1 + child.visits)
+
+            path.append(max(node.children.values(), key=score))
+        value = self._expand(path[-1])
+        side = path[-1].position.side
+        for parent, node in zip([root, *path[:-1]], path, strict=True):
+            node.visits += 1
+            node.total += value if parent.position.side == side else -value
+
+
+# mctx
+
+
+class Mctx:
+    """mctx's Gumbel search over pgx's Connect Four, compiled, on all cores."""
+
+    def __init__(self, layers: tuple[int, ...]) -> None:
+        import jax
+        import jax.numpy as jnp
+        import mctx
+        import pgx
+
+        env = pgx.make("connect_four")
+        step = jax.vmap(env.step)
+        keys = jax.random.split(jax.random.PRNGKey(0), len(layers) + 2)
+        sizes = (84, *layers)
+        weights = [
+            jax.random.normal(key, shape) / shape[0] ** 0.5
+            for key, shape in zip(keys, itertools.pairwise(sizes), strict=False)
+        ]
+        policy = jax.random.normal(keys[-2], (layers[-1], 7)) / layers[-1] ** 0.5
+        value = jax.random.normal(keys[-1], (layers[-1], 1)) / layers[-1] ** 0.5
+
+        def evaluate(state: Any) -> Any:
+            features = state.observation.reshape(state.observation.shape[0], -1).astype(jnp.float32)
+            for matrix in weights:
+                features = jax.nn.relu(features @ matrix)
+            logits = jnp.where(state.legal_action_mask, features @ policy, -1e9)
+            return logits, jnp.tanh(features @ value)[:, 0]
+
+        def recurrent(_: Any, key: Any, action: Any, state: Any) -> Any:
+            mover = state.current_player
+            after = step(state, action)
+            logits, values = evaluate(after)
+            reward = after.rewards[jnp.arange(GAMES), mover]
+            return (
+                mctx.RecurrentFnOutput(
+                    reward=reward,
+                    discount=jnp.where(after.terminated, 0.0, -1.0),
+                    prior_logits=logits,
+                    value=jnp.where(after.terminated, 0.0, values),
+                ),
+                after,
+            )
+
+        def search(key: Any, state: Any) -> Any:
+            logits, values = evaluate(state)
+            root = mctx.RootFnOutput(prior_logits=logits, value=values, embedding=state)
+            return mctx.gumbel_muzero_policy(
+                params=(),
+                rng_key=key,
+                root=root,
+                recurrent_fn=recurrent,
+                num_simulations=CONFIG.simulations,
+                invalid_actions=~state.legal_action_mask,
+                max_num_considered_actions=CONFIG.max_considered,
+            ).action
+
+        self._search = jax.jit(search)
+        self._key = jax.random.PRNGKey(1)
+        self._state = jax.jit(jax.vmap(env.init))(jax.random.split(self._key, GAMES))
+        self.run()  # compile
+
+    def run(self) -> Counts:
+        began, cpu = time.perf_counter(), time.process_time()
+        self._search(self._key, self._state).block_until_ready()
+        seconds = time.perf_counter() - began
+        return GAMES * CONFIG.simulations, seconds, time.process_time() - cpu
+
+
+# The run
+
+
+class Row(NamedTuple):
+    """Medians over the rounds."""
+
+    name: str
+    rate: float  # simulations a second
+    core_rate: float  # simulations a second of processor time
+    network: str
+
+
+def measure(contenders: dict[str, tuple[Any, str]], seconds: float, rounds: int) -> list[Row]:
+    """Take turns; each turn lasts some seconds."""
+    rates: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
+    for number in range(rounds):
+        for name, (contender, _) in contenders.items():
+            print(f"\rround {number + 1} of {rounds}: {name:40}", end="", flush=True)
+            simulations, spent, cpu = 0, 0.0, 0.0
+            while spent < seconds:
+                counts = contender.run()
+                simulations, spent, cpu = (
+                    simulations + counts[0],
+                    spent + counts[1],
+                    cpu + counts[2],
+                )
+            rates[name].append((simulations / spent, simulations / cpu))
+    print("\r" + " " * 70 + "\r", end="")
+    return [
+        Row(name, median(r[0] for r in found), median(r[1] for r in found), contenders[name][1])
+        for name, found in rates.items()
+    ]
+
+
+def save_plot(rows: list[Row], split: dict[str, float], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (bars, parts) = pyplot.subplots(1, 2, figsize=(12, 4.5), width_ratios=[3, 2])
+    names = [f"{row.name}\n{row.network}" for row in rows]
+    bars.barh(names, [row.core_rate for row in rows], color="#8c6239")
+    for number, row in enumerate(rows):
+        bars.text(row.core_rate * 1.1, number, f"{row.core_rate:,.0f}", va="center")
+    bars.set_xscale("log")
+    bars.set_xlim(right=max(row.core_rate for row in rows) * 6)
+    bars.set_xlabel("simulations per second of one core")
+    bars.invert_yaxis()
+    parts.barh(list(split), [share * 100 for share in split.values()], color="#c9a26b")
+    for number, share in enumerate(split.values()):
+        parts.text(share * 100 + 1, number, f"{share:.0%}", va="center")
+    parts.set_xlim(0, 100)
+    parts.set_xlabel("share of a search's time, 3x256 in float32, %")
+    parts.invert_yaxis()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=2.0, help="of one turn (default 2)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each (default 5)")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--plot", type=Path, help="draw them into this PNG file")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    large, small = (256, 256, 256), (128, 128)
+    ours = Ours(large, torch.float32)
+    contenders: dict[str, tuple[Any, str]] = {
+        "batched": (ours, "3x256, float32"),
+        "batched, bfloat16": (Ours(large, torch.bfloat16), "3x256, bfloat16"),
+        "plain Python": (Plain(large), "3x256, float32, batch 1"),
+        "batched, small": (Ours(small, torch.float32), "2x128, float32"),
+    }
+    if all(importlib.util.find_spec(name) for name in ("jax", "mctx", "pgx")):
+        contenders["mctx, Connect Four"] = (Mctx(small), "2x128, float32, all cores")
+    else:
+        print('mctx, pgx: not installed: pip install "pylos-env[bench]"')
+    rows = measure(contenders, options.seconds, options.rounds)
+    split = ours.split()
+    found = {row.name: row for row in rows}
+    for row in rows:
+        print(f"{row.name:22} {row.network:27} {row.rate:10,.0f}/s {row.core_rate:10,.0f}/core-s")
+    print("time: " + ", ".join(f"{name} {share:.0%}" for name, share in split.items()))
+    ratios = {"over plain Python": found["batched"].rate / found["plain Python"].rate}
+    if "mctx, Connect Four" in found:
+        peer = found["mctx, Connect Four"]
+        ratios["one core over mctx on all"] = found["batched, small"].rate / peer.rate
+    for name, ratio in ratios.items():
+        print(f"{name}: {ratio:.1f}x")
+    if options.json:
+        figures = {
+            "machine": {"cores": os.cpu_count(), "processor": platform.processor()},
+            "games": GAMES,
+            "simulations": CONFIG.simulations,
+            "rows": [row._asdict() for row in rows],
+            "time": split,
+            "ratios": ratios,
+        }
+        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    if options.plot:
+        save_plot(rows, split, options.plot)
+
+
+if __name__ == "__main__":
+    main()
