@@ -38,7 +38,7 @@ class RolloutConfig:
     """The most random plies that a game begins with; their number is uniform up to here."""
     symmetries: bool = True
     """Every decision is made on the board turned or mirrored at random (needs rules that are
-    symmetric): the policy learns from all eight views."""
+    symmetric): the policy learns from all eight views. A canonical network has a single one."""
     precision: str = "auto"
     """Of the networks that play: auto (what the device does fastest), float32 or bfloat16."""
     max_plies: int = 200
@@ -154,7 +154,9 @@ class PPOConfig:
     """auto, live, plain or off."""
     wandb: str = ""
     """Weights & Biases project; empty: none."""
-    network: NetworkConfig = field(default_factory=NetworkConfig)
+    network: NetworkConfig = field(
+        default_factory=lambda: NetworkConfig("patterns", width=128, canonical=True)
+    )
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     update: UpdateConfig = field(default_factory=UpdateConfig)
     league: LeagueConfig = field(default_factory=LeagueConfig)

@@ -20,6 +20,7 @@ from pylos_env import kernel
 from pylos_env._jit import jit
 from pylos_env.kernel import (
     MAX_LEGAL,
+    canonical_symmetry,
     draw,
     is_over,
     pick,
@@ -189,9 +190,16 @@ def _draw_keys(seed: int, numbers: Ints, plies: Ints, keys: Ints) -> None:
 
 
 @jit
-def write_views(packed: Ints, turns: Ints, views: Ints) -> None:
-    """The positions, each under one of the board's symmetries."""
+def write_views(
+    packed: Ints, keys: Ints, canonical: bool, symmetries: bool, turns: Ints, views: Ints
+) -> None:
+    """Look at each position: as a canonical network does, turned at random, or as it is."""
     for game in range(len(packed)):
+        turns[game] = 0
+        if canonical:
+            turns[game] = canonical_symmetry(packed[game])
+        elif symmetries:
+            turns[game] = keys[game] & 7
         views[game] = symmetric(packed[game], turns[game])
 
 

@@ -83,11 +83,14 @@ def collect(
         np.empty(shape, np.bool_),
         np.empty(config.games, np.float32),
     )
+    canonical = live.network.config.canonical and games.rules.symmetric
+    turns = np.empty(config.games, dtype=np.int64)
     cut: list[tuple[int, Ints, Ints]] = []  # ply, games and positions where games were broken off
     for ply in range(config.plies):
         keys = games.keys()
-        turns = keys[1] & 7 if config.symmetries else np.zeros_like(keys[1])
-        write_views(games.env.packed, turns, rollout.view[ply])
+        write_views(
+            games.env.packed, keys[1], canonical, config.symmetries, turns, rollout.view[ply]
+        )
         rollout.learns[ply] = games.learner_moves()
         decide(games, live, frozen, keys[0], rollout, ply)
         batch = games.step(UNTURNED[turns, rollout.action[ply]])
