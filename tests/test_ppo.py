@@ -68,17 +68,21 @@ def lineup(**shares: float) -> Lineup:
     )
 
 
-def network(seed: int = 0, width: int = 16) -> Evaluator:
+def network(seed: int = 0, canonical: bool = False) -> Evaluator:
     torch.manual_seed(seed)
-    return Evaluator(build(NetworkConfig(width=width, blocks=1), RULES), RULES, CPU)
+    config = NetworkConfig(width=16, blocks=1, canonical=canonical)
+    return Evaluator(build(config, RULES), RULES, CPU)
 
 
-def played(opponents: Lineup, **settings: object) -> tuple[Rollout, GameGroup]:
+def played(
+    opponents: Lineup, canonical: bool = False, **settings: object
+) -> tuple[Rollout, GameGroup]:
     """A rollout of a fresh network against some opponents."""
     config = RolloutConfig(games=24, plies=90)
     config = dataclasses.replace(config, **settings)  # type: ignore[arg-type]
     games = GameGroup(RULES, config, 5, 0, 1, opponents)
-    rollout = collect(games, network(), {SNAPSHOT: network(1)}, opponents, config, GAMMA)
+    live = network(canonical=canonical)
+    rollout = collect(games, live, {SNAPSHOT: network(1)}, opponents, config, GAMMA)
     return rollout, games
 
 
@@ -92,8 +96,8 @@ def mixed() -> Rollout:
     return played(MIXED, **WHOLE)[0]
 
 
-def learning_samples(size: int = 64) -> Samples:
-    samples = samples_of([played(MIXED)[0]], GAMMA, LAMBDA)
+def learning_samples(size: int = 64, canonical: bool = False) -> Samples:
+    samples = samples_of([played(MIXED, canonical)[0]], GAMMA, LAMBDA)
     return Samples(*(column[:size] for column in samples))
 
 
@@ -144,6 +148,14 @@ def test_turned_boards_play_the_same_game() -> None:
             for action in kernel.legal_actions(turned, RULES.code).tolist():
                 plain = kernel.play(view, RULES.code, int(UNTURNED[turn, action]))
                 assert kernel.symmetric(plain, turn) == kernel.play(turned, RULES.code, action)
+
+
+def test_a_canonical_network_looks_at_every_board_in_one_way() -> None:
+    rollout, games = played(lineup(live=1), canonical=True)
+    for view in rollout.view[::7].ravel().tolist():
+        assert kernel.canonical_symmetry(view) == 0, "no image of it comes first"
+    values = network(canonical=True)(games.env.packed)[1]
+    assert rollout.last_value == pytest.approx(values)
 
 
 def test_openings_seats_and_opponents_follow_the_settings() -> None:
@@ -272,10 +284,11 @@ def test_actions_are_drawn_from_the_masked_policy() -> None:
     assert log_probs == pytest.approx([expected[action] for action in actions.tolist()], rel=1e-4)
 
 
-def test_a_rollouts_policy_is_that_of_its_update() -> None:
+@pytest.mark.parametrize("canonical", [False, True])
+def test_a_rollouts_policy_is_that_of_its_update(canonical: bool) -> None:
     """Turned boards included: before the first step every ratio is 1."""
-    samples = learning_samples(2000)
-    learner = Learner(network().network, UpdateConfig(), RULES, CPU)
+    samples = learning_samples(2000, canonical)
+    learner = Learner(network(canonical=canonical).network, UpdateConfig(), RULES, CPU)
     batch = learner.batch(samples, np.arange(len(samples.view)))
     losses = losses_of(learner.network(batch.observation), batch, 0.2)
     assert float(losses.approx_kl) == pytest.approx(0, abs=1e-6)

@@ -51,15 +51,15 @@ class RolloutConfig:
 class UpdateConfig:
     """How the network learns from a rollout."""
 
-    gamma: float = 0.99
+    gamma: float = 1.0
     """Discount of a ply."""
     gae_lambda: float = 0.95
     """Generalised advantage estimation: 0 trusts the value head, 1 the outcome of the game."""
     clip: float = 0.2
     """How far the probability of an action may move before its gradient is cut off."""
-    epochs: int = 3
+    epochs: int = 2
     """Passes over a rollout."""
-    minibatch: int = 4096
+    minibatch: int = 2048
     """Learning plies of an optimiser step, about: a rollout is dealt into equal parts."""
     shards: int = 2
     """Parts of a minibatch, each with a thread of its own; their gradients are added."""
@@ -69,7 +69,7 @@ class UpdateConfig:
     """Weight of the value's loss against the policy's."""
     max_grad_norm: float = 0.5
     """Largest norm of a gradient."""
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-3
     """Of Adam, at the beginning."""
     schedule: str = "linear"
     """linear (falls to 0 at the end of the budget) or constant."""
@@ -85,7 +85,7 @@ class LeagueConfig:
     """Every game is against rule_based until this share of the last `warmup_window` is won."""
     warmup_window: int = 400
     """Games of the warm-up that its win rate is of."""
-    warmup_episodes: int = 50_000
+    warmup_episodes: int = 2000
     """The warm-up ends after so many games at the latest; 0: there is none."""
     live_share: float = 0.5
     """After the warm-up: share of games in which the live policy plays both sides."""
