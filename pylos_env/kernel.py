@@ -326,7 +326,7 @@ def canonical_symmetry(packed: int) -> int:
     """
     own_shift = BLACK_SHIFT if side_of(packed) else 0
     other_shift = BLACK_SHIFT - own_shift
-    best, least = 0, np.int64(1) << 62
+    best, least = 0, 1 << 62
     for index in range(8):
         image = symmetric(packed, index)
         own = (image >> own_shift) & CELLS_MASK

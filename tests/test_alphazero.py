@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from pylos_env import Position, Rules, kernel
+from pylos_env import Position, PylosError, Rules, kernel
 from pylos_env.observation import Observer
 from pylos_env.testing import random_game
 from trainers import paths
@@ -38,8 +39,9 @@ from trainers.alphazero.evaluate import label_of
 from trainers.alphazero.learner import Learner, losses_of, wdl_targets
 from trainers.alphazero.replay import Batch, Replay
 from trainers.alphazero.selfplay import Decision, Game, GameGroup
-from trainers.alphazero.targets import SHARE, Samples, samples_of, value_target
+from trainers.alphazero.targets import SHARE, Samples, samples_of, value_targets
 from trainers.alphazero.train import Trainer, train
+from trainers.alphazero.workers import Processes
 from trainers.checkpoints import CheckpointError, RunFolder, load_weights
 from trainers.metrics import MemorySink, Metrics, Scalars
 from trainers.network import NetworkConfig, build
@@ -58,7 +60,9 @@ def tiny(folder: Path, **changes: object) -> AlphaZeroConfig:
         console="off",
         network=NetworkConfig(width=16, blocks=1),
         search=SearchConfig(simulations=6),
-        selfplay=SelfPlayConfig(games=8, quick_simulations=3, plies_per_cycle=6, full_share=0.5),
+        selfplay=SelfPlayConfig(
+            games=8, backend="threads", quick_simulations=3, plies_per_cycle=6, full_share=0.5
+        ),
         replay=ReplayConfig(start=60, capacity=2000),
         learner=LearnerConfig(batch=32, warmup=3, reuse=3.0),
         gate=GateConfig(games=2, simulations=2),
@@ -95,6 +99,26 @@ def played_game(seed: int, truncated: bool = False) -> Game:
     return Game(seed, 0, actions, decisions, end.packed, truncated, 0.3)
 
 
+def plain_target(
+    game: Game, index: int, truncated: str, share: float = 0.3, discount: float = 0.98
+) -> float:
+    """The sum over all later decisions, written out; made-up games have a decision at each ply."""
+    side = Position(game.decisions[index].packed, RULES).side
+    end = Position.unchecked(game.end, RULES)
+    total, left = 0.0, 1.0
+    for decision in game.decisions[index:]:
+        same = Position(decision.packed, RULES).side == side
+        total += left * share * (decision.value if same else -decision.value)
+        left *= (1 - share) * discount
+    if not game.truncated:
+        outcome = -1.0 if side == end.side else 1.0
+    elif truncated == "draw":
+        outcome = -0.2
+    else:
+        outcome = 0.3 if side == end.side else -0.3
+    return total + left * outcome
+
+
 @pytest.mark.parametrize("truncated", ["bootstrap", "draw", "mask"])
 @pytest.mark.parametrize("cut", [False, True])
 def test_targets_equal_a_plain_loop(truncated: str, cut: bool) -> None:
@@ -103,34 +127,47 @@ def test_targets_equal_a_plain_loop(truncated: str, cut: bool) -> None:
     kept_turns = 0
     for seed in range(20):
         game = played_game(seed, cut)
-        positions = [Position(d.packed, RULES) for d in game.decisions]
-        end = Position.unchecked(game.end, RULES)
-        for index, position in enumerate(positions):
-            after = positions[index + 1] if index + 1 < len(positions) else end
-            kept_turns += after.side == position.side
-            decision = game.decisions[index]
-            left = len(game.actions) - index
-            if not cut:
-                outcome = (-1.0 if position.side == end.side else 1.0) * 0.98**left
-            elif truncated == "draw":
-                outcome = -0.2
-            elif truncated == "bootstrap":
-                outcome = 0.3 if position.side == end.side else -0.3
-            value, weight = value_target(game, index, config)
+        sides = [Position(d.packed, RULES).side for d in game.decisions]
+        kept_turns += sum(one == other for one, other in itertools.pairwise(sides))
+        for index, (value, weight) in enumerate(value_targets(game, config)):
             if cut and truncated == "mask":
                 assert weight == 0
             else:
                 assert weight == 1
-                assert value == pytest.approx(0.7 * outcome + 0.3 * decision.value)
+                assert value == pytest.approx(plain_target(game, index, truncated))
     assert kept_turns > 20, "no game had take-backs"
 
 
-def test_what_is_proven_is_the_target() -> None:
-    game = played_game(1)
+def test_without_a_share_of_the_search_the_target_is_the_outcome() -> None:
+    game = played_game(3)
+    end = Position.unchecked(game.end, RULES)
+    for decision, (value, _) in zip(
+        game.decisions, value_targets(game, TargetsConfig(root_share=0.0)), strict=True
+    ):
+        assert value == (-1.0 if Position(decision.packed, RULES).side == end.side else 1.0)
+
+
+def test_decisions_between_quick_moves_fade_by_the_plies_between_them() -> None:
+    game = played_game(3)
+    config = TargetsConfig(0.9, root_share=0.0)
+    every = [value for value, _ in value_targets(game, config)]
+    game.decisions = game.decisions[1::3]
+    found = [value for value, _ in value_targets(game, config)]
+    assert found == pytest.approx(every[1::3])
+
+
+@pytest.mark.parametrize("truncated", ["bootstrap", "mask"])
+def test_a_proof_is_the_target_and_cuts_off_what_follows(truncated: str) -> None:
+    game = played_game(1, truncated=True)
     game.decisions[3] = game.decisions[3]._replace(proven=-1, value=-1.0)
-    assert value_target(game, 3, TargetsConfig()) == (-1.0, 1.0)
-    value, _ = value_target(game, 3, TargetsConfig(trust_proofs=False, root_share=0.0))
-    assert value in (-1.0, 1.0)
+    targets = value_targets(game, TargetsConfig(root_share=0.25, truncated=truncated))
+    assert targets[3] == (-1.0, 1.0)
+    sides = [Position(d.packed, RULES).side for d in game.decisions]
+    following = -1.0 if sides[2] == sides[3] else 1.0
+    assert targets[2] == (pytest.approx(0.75 * following + 0.25 * game.decisions[2].value), 1.0)
+    assert targets[4][1] == (0.0 if truncated == "mask" else 1.0)
+    distrusted = value_targets(game, TargetsConfig(trust_proofs=False, root_share=0.0))
+    assert abs(distrusted[3][0]) == pytest.approx(0.3)
 
 
 def test_samples_keep_positions_and_policies() -> None:
@@ -200,6 +237,28 @@ def test_batches_carry_the_sample_under_a_symmetry() -> None:
         action = plain.legal_actions()[int(shares.argmax())]
         assert plain.play(action).symmetric(turn) == position.play(chosen)
         assert batch.value[index] == row
+
+
+def test_a_canonical_batch_shows_images_alike() -> None:
+    """All eight images of a position, and their twins in the other colours, are one sample."""
+    rng = np.random.default_rng(0)
+    for row in range(20):
+        replay = make_replay()
+        samples = numbered(row, 1)
+        plain = Position.unchecked(int(samples.packed[0]), RULES)
+        seen = []
+        for turn in range(8):
+            image = plain.symmetric(turn)
+            replay.add(samples._replace(packed=np.array([image.packed])))
+            last = len(replay) - 1
+            turns = np.array([kernel.canonical_symmetry(image.packed)])
+            seen.append(replay.batch(np.array([last]), turns).observation)
+        assert all(torch.equal(seen[0], other) for other in seen)
+    replay = make_replay()
+    replay.add(numbered(0, 60))
+    drawn = replay.draw(rng, 64, "canonical")
+    assert (drawn.policy.sum(dim=1) > 0.99).all()
+    assert ((drawn.policy > 0) <= (drawn.mask > 0)).all()
 
 
 def test_greedy_rules_refuse_symmetries(tmp_path: Path) -> None:
@@ -403,6 +462,30 @@ def test_the_same_seed_gives_the_same_weights(tmp_path: Path) -> None:
     assert not all(torch.equal(one[name], three[name]) for name in one)
 
 
+def test_processes_play_the_games_of_threads(tmp_path: Path) -> None:
+    threads, processes = tiny(tmp_path / "threads"), tiny(tmp_path / "processes")
+    processes.selfplay.backend = "processes"
+    run_quietly(threads)
+    run_quietly(processes)
+    one, two = last_weights(tmp_path / "threads"), last_weights(tmp_path / "processes")
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    games = [
+        RunFolder(tmp_path / name, writable=False).load("latest").state["groups"]  # type: ignore[index]
+        for name in ("threads", "processes")
+    ]
+    assert str(games[0]) == str(games[1])
+
+
+def test_a_process_that_dies_is_named(tmp_path: Path) -> None:
+    config = tiny(tmp_path)
+    workers = Processes(config)
+    with closing(workers):
+        workers._processes[1].kill()
+        workers._processes[1].join()
+        with pytest.raises(PylosError, match="self-play process 1 ended by itself"):
+            workers.begin(build(config.network, RULES))
+
+
 @pytest.mark.parametrize("after", [1, 9, 14])
 def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path, after: int) -> None:
     """Stopped before learning begins, between checkpoints, and after one."""
@@ -536,11 +619,12 @@ def test_the_classic_experiment_is_the_customers() -> None:
         ("learner.schedule=step", "learner.schedule"),
         ("selfplay.quick_simulations=65", "selfplay.quick_simulations"),
         ("selfplay.full_share=1.5", "selfplay.full_share"),
+        ("selfplay.backend=cluster", "selfplay.backend"),
         ("evaluation.games=7", "evaluation.games"),
         ("budget.minutes=0", "budget"),
         ("budget.minutes=-3", "budget.minutes"),
         ("device=tpu", "device"),
-        ("replay.start=1000000", "replay.start"),
+        ("replay.start=2000000", "replay.start"),
     ],
 )
 def test_impossible_configs_are_refused_by_name(override: str, message: str) -> None:

@@ -9,9 +9,16 @@ import torch
 from pylos_env import Position, PylosError, Rules
 from pylos_env.observation import Observer
 from trainers import network
-from trainers.network import MASKED, NetworkConfig, build, choose_device, masked
+from trainers.network import (
+    MASKED,
+    NetworkConfig,
+    Patterns,
+    build,
+    choose_device,
+    masked,
+)
 
-KINDS = ["mlp", "mlp_deep", "resmlp", "resnet"]
+KINDS = ["patterns", "mlp", "mlp_deep", "resmlp", "resnet"]
 
 
 def observations(kind: str, rules: Rules) -> torch.Tensor:
@@ -69,6 +76,41 @@ def test_every_parameter_learns(kind: str) -> None:
         optimiser.step()
     frozen = [name for name, tensor in net.named_parameters() if torch.equal(tensor, before[name])]
     assert not frozen
+
+
+def test_patterns_are_numbered_by_what_stands_on_their_cells() -> None:
+    """Each square with its top and each line has a row for everything that it can look like."""
+    net = build(NetworkConfig("patterns", width=8), Rules.of("advanced"))
+    first = net.body[0]  # type: ignore[index]
+    assert isinstance(first, Patterns)
+    assert first.table.num_embeddings == 14 * 3**5 + 8 * 3**4 + 6 * 3**3
+    asked: list[torch.Tensor] = []
+    first.table.register_forward_pre_hook(lambda _, inputs: asked.append(inputs[0]))
+    batch = observations("patterns", Rules.of("advanced"))
+    first(batch)
+    squares = [[0, 1, 4, 5, 16], [1, 2, 5, 6, 17], [2, 3, 6, 7, 18]]  # the first three of them
+    for row, flat in enumerate(batch[:, :30].int().tolist()):
+        for number, cells in enumerate(squares):
+            expected = sum((flat[cell] + 1) * 3**power for power, cell in enumerate(cells))
+            assert asked[0][row, number] == expected + number * 3**5
+    assert asked[0].max() < first.table.num_embeddings
+
+
+def test_patterns_see_free_spheres_and_cells_that_would_carry_one() -> None:
+    rules = Rules.of("advanced")
+    net = build(NetworkConfig("patterns", width=8), rules)
+    first = net.body[0]  # type: ignore[index]
+    assert isinstance(first, Patterns)
+    asked: list[torch.Tensor] = []
+    first.cells.register_forward_pre_hook(lambda _, inputs: asked.append(inputs[0]))
+    position = Position.parse("WB..BW........../W......../..../. b 0")
+    first(torch.from_numpy(Observer("flat", rules).observe(position.packed, 1))[None])
+    own, other, own_free, other_free, carrying, _ = asked[0][0].split([30, 30, 30, 30, 30, 3])
+    assert own.nonzero().flatten().tolist() == [1, 4]
+    assert other.nonzero().flatten().tolist() == [0, 5, 16]
+    assert own_free.sum() == 0
+    assert other_free.nonzero().flatten().tolist() == [16]
+    assert carrying.nonzero().flatten().tolist() == [2, 3, *range(6, 16)]
 
 
 def test_the_customers_sizes() -> None:

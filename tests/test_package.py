@@ -113,6 +113,7 @@ TRAINER_ROOMS = [
     "alphazero.replay",
     "alphazero.learner",
     "alphazero.evaluate",
+    "alphazero.workers",
     "alphazero.train",
     "alphazero.cli",
     "alphazero.__main__",

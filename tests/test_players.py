@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from pylos_env import Position, PylosError, Rules, agents, kernel, oracle
+from pylos_env.geometry import ACTION_SYMMETRIES
+from pylos_env.oracle.labels import load_labels
 from pylos_env.testing import random_game
 from trainers import players
 from trainers.checkpoints import CheckpointError, CheckpointInfo, CheckpointWarning, RunFolder
@@ -298,3 +300,47 @@ def test_agents_of_an_extra_say_what_to_install(monkeypatch: pytest.MonkeyPatch)
 def test_the_shipped_ladder_is_looked_for_beside_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYLOS_LADDER", raising=False)
     assert players.ladder_folder() == Path(players.__file__).resolve().parent / "ladder"
+
+
+def test_a_canonical_network_sees_all_images_alike() -> None:
+    """The answers to a position's images are the images of the answer."""
+    torch.manual_seed(0)
+    config = NetworkConfig("resmlp", width=16, blocks=1, canonical=True)
+    evaluate = Evaluator(build(config, RULES), RULES, torch.device("cpu"))
+    labels = load_labels(RULES)
+    for packed in labels.packed[:40].tolist():
+        position = Position.unchecked(packed, RULES)
+        logits, values = evaluate(np.array([packed]))
+        for index in range(8):
+            image = position.symmetric(index)
+            turned, value = evaluate(np.array([image.packed]))
+            assert np.array_equal(turned[0, ACTION_SYMMETRIES[index]], logits[0])
+            assert value[0] == values[0]
+
+
+def test_a_canonical_network_does_not_turn_where_rules_are_not_symmetric() -> None:
+    greedy = Rules.of("advanced greedy")
+    torch.manual_seed(0)
+    networks = [
+        build(NetworkConfig("mlp", canonical=canonical), greedy) for canonical in (False, True)
+    ]
+    networks[1].load_state_dict(networks[0].state_dict())
+    position = Position.start(greedy).play(3)
+    answers = [
+        Evaluator(network, greedy, torch.device("cpu"))(np.array([position.packed]))
+        for network in networks
+    ]
+    assert np.array_equal(answers[0][0], answers[1][0])
+
+
+def test_at_the_board_a_search_keeps_its_tree(evaluator: Evaluator) -> None:
+    config = SearchConfig(simulations=24, gumbel_scale=0.0)
+    player = SearchPlayer(evaluator, config, "search", seed=0).at_board()
+    assert player.at_board() is player
+    assert agents.make("random").at_board().name == "random"
+    position = Position.start(RULES)
+    kept = []
+    for _ in range(12):
+        position = position.play(player.act(position))
+        kept.append(player._tree.kept_visits)
+    assert max(kept) > config.simulations

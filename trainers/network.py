@@ -2,7 +2,7 @@
 
 | kind | sees | body |
 |---|---|---|
-| `patterns` | flat | a table for each square and line, then blocks as `resmlp` (AlphaZero's default) |
+| `patterns` | flat | a table for each square and line, then blocks as in `resmlp` |
 | `mlp` | flat | 512, 256; one linear layer for each head |
 | `mlp_deep` | flat | 512, 512, 256; heads of 256; orthogonal initialisation |
 | `resmlp` | flat | `blocks` residual blocks of two layers, `width` wide |
@@ -184,8 +184,9 @@ class Patterns(nn.Module):
         free = taken @ self.supports.T == 0
         carrying = taken @ self.supports == self.needed
         parts = (own, other, own * free, other * free, (1 - taken) * carrying, flat[:, NUM_CELLS:])
-        features: Tensor = self.table(numbers.long() + self.begins)
-        return features + self.cells(torch.cat(parts, dim=1))
+        looked_up: Tensor = self.table(numbers.long() + self.begins)
+        seen: Tensor = self.cells(torch.cat(parts, dim=1))
+        return looked_up + seen
 
 
 def _cells_of(mask: int) -> list[int]:

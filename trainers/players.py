@@ -96,6 +96,12 @@ class Evaluator:
         for name, mine in self.network.state_dict().items():
             mine.copy_(theirs[name])
 
+    @torch.no_grad()
+    def take_arrays(self, weights: dict[str, npt.NDArray[np.float32]]) -> None:
+        """Go on with the weights that another process has sent."""
+        for name, mine in self.network.state_dict().items():
+            mine.copy_(torch.from_numpy(weights[name]))
+
     def check_rules(self, rules: Rules, name: str) -> None:
         if rules != self.rules:
             raise CheckpointError(

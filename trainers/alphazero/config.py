@@ -28,12 +28,14 @@ class SelfPlayConfig:
     games: int = 256
     """Games at once in each group."""
     groups: int = 2
-    """Groups of games, each with a thread of its own."""
+    """Groups of games, each with a process or thread of its own."""
+    backend: str = "auto"
+    """threads, processes, or auto: processes where the device is the CPU. Games are the same."""
     plies_per_cycle: int = 16
     """Plies that every game moves on between two rounds of learning."""
-    full_share: float = 0.25
+    full_share: float = 1.0
     """Share of moves that get all simulations and are learnt from; the others are quick."""
-    quick_simulations: int = 16
+    quick_simulations: int = 8
     """Simulations of a quick move."""
     opening_share: float = 0.75
     """Share of games that begin with random plies."""
@@ -58,8 +60,9 @@ class TargetsConfig:
     """What a game that was broken off is worth to both sides, where `truncated` is "draw"."""
     truncated: str = "bootstrap"
     """Games that were broken off: bootstrap (the search's own value), draw, or mask (no value)."""
-    root_share: float = 0.25
-    """Share of the search's own value in the target; the rest is the outcome of the game."""
+    root_share: float = 0.05
+    """Share of the search's own value in a target; the rest is the next target of the game, and at
+    last its outcome. 0: the outcome alone; 1: the search alone."""
     trust_proofs: bool = True
     """A position that the search has proven won or lost is worth exactly that."""
 
@@ -68,7 +71,7 @@ class TargetsConfig:
 class ReplayConfig:
     """The window of samples to learn from."""
 
-    capacity: int = 500_000
+    capacity: int = 1_000_000
     """The most samples."""
     start: int = 20_000
     """Samples to collect before learning begins."""
@@ -80,13 +83,13 @@ class ReplayConfig:
 class LearnerConfig:
     """How the network learns."""
 
-    batch: int = 512
+    batch: int = 1024
     """Samples of a step."""
     accumulate: int = 1
     """Parts that a batch is split into, for small memories."""
-    reuse: float = 8.0
+    reuse: float = 4.0
     """How often each sample is learnt from on average: balances learner and self-play."""
-    learning_rate: float = 3e-3
+    learning_rate: float = 6e-3
     """At its highest, after the warm-up."""
     final_share: float = 0.05
     """The schedule ends at this share of the learning rate."""
@@ -176,7 +179,7 @@ class AlphaZeroConfig:
     network: NetworkConfig = field(
         default_factory=lambda: NetworkConfig("patterns", width=128, canonical=True)
     )
-    search: SearchConfig = field(default_factory=SearchConfig)
+    search: SearchConfig = field(default_factory=lambda: SearchConfig(simulations=16))
     selfplay: SelfPlayConfig = field(default_factory=SelfPlayConfig)
     targets: TargetsConfig = field(default_factory=TargetsConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
@@ -235,6 +238,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "budget.steps": (0, 10**15),
 }
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "selfplay.backend": ("auto", "threads", "processes"),
     "selfplay.precision": ("auto", "float32", "bfloat16"),
     "targets.truncated": ("bootstrap", "draw", "mask"),
     "learner.schedule": ("cosine", "constant"),

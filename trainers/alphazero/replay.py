@@ -29,7 +29,6 @@ from trainers.alphazero.config import ReplayConfig
 from trainers.alphazero.targets import SHARE, Samples
 from trainers.players import write_canonical
 
-
 View = Literal["plain", "random", "canonical"]
 """Under which symmetry samples are shown: none, a random one, or the one that comes first."""
 

@@ -29,31 +29,46 @@ class Samples(NamedTuple):
         return len(self.packed)
 
 
-def value_target(game: Game, index: int, config: TargetsConfig) -> tuple[float, float]:
-    """The value of a game's decision for its side to move, and the weight of that value."""
-    decision = game.decisions[index]
-    if config.trust_proofs and decision.proven:
-        return float(decision.proven), 1.0
-    side = side_of(decision.packed)
+def value_targets(game: Game, config: TargetsConfig) -> list[tuple[float, float]]:
+    """The value of each decision of a game for its side to move, and the weight of that value.
+
+    From the end backwards: a decision is worth what followed it, with `root_share` of the search's
+    own value mixed in. So what was found late in the game counts for the positions near it, and an
+    outcome that rests on a blunder far ahead counts little. A proof cuts off what came after it.
+    """
     winner = winner_of(game)
     if winner is not None:
-        plies = len(game.actions) - decision.ply
-        outcome = (1.0 if winner == side else -1.0) * config.win_discount**plies
-    elif config.truncated == "draw":
-        outcome = config.draw_value
+        following = [-1.0, -1.0]  # what the rest of the game is worth to each seat
+        following[winner] = 1.0
     elif config.truncated == "bootstrap":
-        outcome = game.last_value if side_of(game.end) == side else -game.last_value
+        following = [-game.last_value, -game.last_value]
+        following[side_of(game.end)] = game.last_value
     else:
-        return 0.0, 0.0
-    return (1 - config.root_share) * outcome + config.root_share * decision.value, 1.0
+        following = [config.draw_value, config.draw_value]
+    known = winner is not None or config.truncated != "mask"
+    targets: list[tuple[float, float]] = []
+    ply = len(game.actions)
+    share = config.root_share
+    for decision in reversed(game.decisions):
+        fading = config.win_discount ** (ply - decision.ply)
+        ply = decision.ply
+        side = side_of(decision.packed)
+        if config.trust_proofs and decision.proven:
+            known = True
+            following[side], following[1 - side] = float(decision.proven), -float(decision.proven)
+        else:
+            for seat, own in ((side, decision.value), (1 - side, -decision.value)):
+                following[seat] = (1 - share) * fading * following[seat] + share * own
+        targets.append((following[side], 1.0) if known else (0.0, 0.0))
+    return targets[::-1]
 
 
 def samples_of(games: list[Game], config: TargetsConfig) -> Samples:
     """All recorded positions of finished games, in the order of their games' numbers."""
     packed, values, weights, policies = [], [], [], []
     for game in sorted(games, key=lambda game: game.number):
-        for index, decision in enumerate(game.decisions):
-            value, weight = value_target(game, index, config)
+        targets = value_targets(game, config)
+        for decision, (value, weight) in zip(game.decisions, targets, strict=True):
             packed.append(decision.packed)
             values.append(value)
             weights.append(weight)

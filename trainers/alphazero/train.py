@@ -13,13 +13,11 @@ same weights, interrupted or not.
 
 from __future__ import annotations
 
-import copy
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,11 +35,12 @@ from trainers.alphazero.config import AlphaZeroConfig, check
 from trainers.alphazero.evaluate import Evaluation, Judge, checkpoint_name, freeze
 from trainers.alphazero.learner import Learner, StepReport
 from trainers.alphazero.replay import Replay, View
-from trainers.alphazero.selfplay import Game, GameGroup, winner_of
+from trainers.alphazero.selfplay import Game, winner_of
 from trainers.alphazero.targets import samples_of
+from trainers.alphazero.workers import make_workers, torch_threads
 from trainers.checkpoints import CheckpointInfo, RunFolder, check_fits, rng_state, set_rng_state
 from trainers.metrics import Metrics, open_metrics
-from trainers.network import build, choose_device, fast_dtype
+from trainers.network import build, choose_device
 from trainers.players import Evaluator
 
 
@@ -53,18 +52,15 @@ def train(config: AlphaZeroConfig, metrics: Metrics | None = None) -> Path:
         raise PylosError("run: expected a folder for the run, or resume=<folder>")
     with RunFolder(folder, keep=config.keep, create=not config.resume) as run:
         trainer = Trainer(config, run)
-        resumed = trainer.resume() if config.resume else None
-        with (
-            metrics
-            or open_metrics(
+        with closing(trainer.workers), _heeding_signals(trainer):
+            resumed = trainer.resume() if config.resume else None
+            with metrics or open_metrics(
                 folder,
                 resume=resumed,
                 console=config.console,  # type: ignore[arg-type]
                 wandb_project=config.wandb or None,
-            ) as sinks,
-            _heeding_signals(trainer),
-        ):
-            trainer.run(sinks)
+            ) as sinks:
+                trainer.run(sinks)
     return folder
 
 
@@ -83,17 +79,12 @@ class Trainer:
         self.learner = Learner(network, config.learner, self.device)
         observer = Observer(config.network.observation, self.rules)
         self.replay = Replay(config.replay, self.rules, observer)
-        count = config.selfplay.groups
-        self.groups = [
-            GameGroup(self.rules, config.search, config.selfplay, config.seed, index, count)
-            for index in range(count)
-        ]
+        self.workers = make_workers(config)
         self.rng = np.random.default_rng(config.seed)
         self.view: View = "random" if config.learner.symmetries else "plain"
         if config.network.canonical and self.rules.symmetric:
             self.view = "canonical"
         self.judge = Judge(config, self.threads)
-        self.acting = self._acting()
         self.best: Evaluator | None = None
         self.games = 0
         self.seconds = 0.0  # of training, evaluations aside
@@ -113,13 +104,12 @@ class Trainer:
             f"{sum(p.numel() for p in self.learner.network.parameters()):,} weights on "
             f"{self.device}, {self.threads} threads; {self.folder.path}"
         )
-        with ThreadPoolExecutor(len(self.groups)) as pool:
-            while not self.stopped.is_set() and self.progress() < 1:
-                self.cycle(pool)
-                if self._finished and self._steps:
-                    metrics.scalars(self.learner.steps, self._figures())
-                if self._evaluation_is_due():
-                    self.checkpoint(metrics)
+        while not self.stopped.is_set() and self.progress() < 1:
+            self.cycle()
+            if self._finished and self._steps:
+                metrics.scalars(self.learner.steps, self._figures())
+            if self._evaluation_is_due():
+                self.checkpoint(metrics)
         if self.stopped.is_set():
             metrics.flush()
             self.save(best=False)
@@ -134,21 +124,12 @@ class Trainer:
         metrics.finish(results)
         metrics.message(f"done: {self.games:,} games, {self.learner.steps:,} steps")
 
-    def _acting(self) -> Evaluator:
-        """The network that plays: a copy, since the learner works while games are played."""
-        config = self.config.selfplay
-        dtype = fast_dtype(self.device)
-        if config.precision != "auto":
-            dtype = getattr(torch, config.precision)
-        return Evaluator(copy.deepcopy(self.learner.playing), self.rules, self.device, dtype)
-
-    def cycle(self, pool: ThreadPoolExecutor) -> None:
+    def cycle(self) -> None:
         """Play with the weights of the last cycle, and learn from what it brought."""
         began = time.monotonic()
-        self.acting.take(self.learner.playing)
-        playing = [pool.submit(self._play, group) for group in self.groups]
+        self.workers.begin(self.learner.playing)
         self.learn()
-        finished = [game for future in playing for game in future.result()]
+        finished = self.workers.finish()
         samples = samples_of(finished, self.config.targets)
         self.replay.add(samples)
         self.games += len(finished)
@@ -158,16 +139,10 @@ class Trainer:
         self._cycle_seconds += time.monotonic() - began
         self.seconds += time.monotonic() - began
 
-    def _play(self, group: GameGroup) -> list[Game]:
-        """Some plies of a group, in a thread of its own."""
-        with _torch_threads(1 if len(self.groups) > 1 else self.threads):
-            plies = self.config.selfplay.plies_per_cycle
-            return [game for _ in range(plies) for game in group.step(self.acting)]
-
     def learn(self) -> None:
         """The learning steps that the samples so far have earned."""
         config = self.config.learner
-        with _torch_threads(1 if self.device.type == "cpu" else self.threads):
+        with torch_threads(1 if self.device.type == "cpu" else self.threads):
             while self.owed >= config.batch and self.progress() < 1:
                 self.owed -= config.batch
                 batch = self.replay.draw(self.rng, config.batch, self.view)
@@ -209,7 +184,7 @@ class Trainer:
         step = self.learner.steps
         self.evaluated = self._clock()
         frozen = freeze(self.learner.playing, self.rules, self.device)
-        with _torch_threads(1):
+        with torch_threads(1):
             found = self.judge.evaluate(step, frozen)
             accepted, score = True, None
             if self.best is not None and self.config.gate.games:
@@ -294,7 +269,7 @@ class Trainer:
         return {
             "learner": self.learner.state(),
             "replay": self.replay.state(),
-            "groups": [group.state() for group in self.groups],
+            "groups": self.workers.states(),
             "judge": self.judge.state(),
             "best": None if self.best is None else dict(self.best.network.state_dict()),
             "rng": rng_state(batches=self.rng),
@@ -312,12 +287,10 @@ class Trainer:
         assert state is not None
         self.learner.set_state(state["learner"])
         self.replay.set_state(state["replay"])
-        if len(state["groups"]) != len(self.groups):
-            raise PylosError(
-                f"selfplay.groups: the run has {len(state['groups'])}, got {len(self.groups)}"
-            )
-        for group, saved in zip(self.groups, state["groups"], strict=True):
-            group.set_state(saved)
+        groups = self.config.selfplay.groups
+        if len(state["groups"]) != groups:
+            raise PylosError(f"selfplay.groups: the run has {len(state['groups'])}, got {groups}")
+        self.workers.set_states(state["groups"])
         self.judge.set_state(state["judge"], self.learner.playing)
         if state["best"] is not None:
             self.best = freeze(self.learner.playing, self.rules, self.device)
@@ -334,7 +307,7 @@ class Trainer:
     def _figures(self) -> dict[str, float]:
         """What the last cycles did, for the display."""
         steps, games = self._steps, self._finished
-        tallies = [group.take_tally() for group in self.groups]
+        tallies = self.workers.take_tallies()
         seconds = max(self._cycle_seconds, 1e-9)
         decided = [winner for game in games if (winner := winner_of(game)) is not None]
         progress = self.progress()
@@ -393,17 +366,6 @@ def record_of(game: Game, rules: Rules) -> GameRecord:
 
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
-
-
-@contextmanager
-def _torch_threads(count: int) -> Iterator[None]:
-    """Threads of one torch operation, in this thread of Python."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

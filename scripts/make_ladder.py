@@ -1,0 +1,114 @@
+"""Make the ladder that ships with the package from the checkpoints of one run.
+
+    python scripts/make_ladder.py runs/strong --levels 1602:0 4837:0 4837:16 9000:64
+
+A level is a step of the run and the simulations it plays with (0: its raw policy). All levels and
+the fixed players meet in a tournament, each level is measured on the oracle's labelled positions,
+and the weights are stored in half precision. An older ladder in the folder is replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+
+import torch
+
+from pylos_env.agents import Agent, AgentLike
+from pylos_env.oracle import benchmark
+from trainers.alphazero.evaluate import label_of, player
+from trainers.arena import tournament
+from trainers.checkpoint_file import encode_weights, load_weights
+from trainers.checkpoints import RunFolder
+from trainers.files import sha256_of
+from trainers.manifest import MANIFEST_FILE, Manifest, ManifestEntry
+from trainers.players import load_evaluator
+
+FOLDER = Path(__file__).resolve().parent.parent / "trainers" / "ladder"
+ANCHOR = "random"
+FIXED = (ANCHOR, "rule_based", "alphabeta:2", "alphabeta:4")
+
+
+def store(run: RunFolder, step: int, folder: Path) -> Path:
+    """The weights of a step in half precision, without where the run lay."""
+    found = run.load(step, with_state=False)
+    config = {**found.info.config, "run": "", "resume": ""}
+    info = dataclasses.replace(found.info, config=config)
+    halves = {
+        name: tensor.half() if tensor.is_floating_point() else tensor
+        for name, tensor in found.weights.items()
+    }
+    path = folder / found.path.resolve().name
+    path.write_bytes(encode_weights(info, path.stem, halves, state_sha256=""))
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path, help="folder of the run")
+    parser.add_argument("--levels", nargs="+", required=True, metavar="STEP:SIMULATIONS")
+    parser.add_argument("--games", type=int, default=100, help="of each pairing (default 100)")
+    parser.add_argument("--every", type=int, default=4, help="of the labelled positions")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the ladder")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    for old in options.out.glob("*.safetensors"):
+        old.unlink()
+    torch.set_num_threads(1)
+    run = RunFolder(options.run, writable=False)
+    levels: dict[str, tuple[Path, int]] = {}
+    players: list[AgentLike] = [*FIXED]
+    agents: dict[str, Agent] = {}
+    for text in options.levels:
+        step, simulations = (int(part) for part in text.split(":"))
+        path = store(run, step, options.out)
+        levels[text] = path, simulations
+        agents[text] = player(load_evaluator(load_weights(path)), simulations, text)
+        players.append(agents[text])
+
+    played = 0
+    total = options.games * len(players) * (len(players) - 1) // 2
+
+    def show(*_: object) -> None:
+        nonlocal played
+        played += 1
+        print(f"\r{played:,} of {total:,} games", end="", file=sys.stderr, flush=True)
+
+    standings = tournament(players, games=options.games, anchor=ANCHOR, on_game=show)
+    print(file=sys.stderr)
+    print(standings.table())
+    entries = []
+    for text, (path, simulations) in levels.items():
+        info = load_weights(path).info
+        rating = standings.ratings[text]
+        truth = benchmark(agents[text], info.rules, every=options.every)
+        against = next(
+            match for match in standings.matches if {match.first, match.second} == {text, ANCHOR}
+        )
+        score = against.score if against.first == text else 1 - against.score
+        entries.append(
+            ManifestEntry(
+                file=path.name,
+                step=info.step,
+                win_rate_vs_random=score,
+                label=label_of(rating.elo),
+                timestamp=info.timestamp,
+                rating=round(rating.elo, 1),
+                rating_low=round(rating.low, 1),
+                rating_high=round(rating.high, 1),
+                oracle_score=truth.preserving.rate,
+                simulations=simulations,
+                sha256=sha256_of(path),
+            )
+        )
+        print(f"{text}: {label_of(rating.elo)}, {rating.elo:.0f}; kept {truth.preserving}")
+        print(f"    in won positions {truth.won}")
+    Manifest(options.out / MANIFEST_FILE, tuple(entries)).write()
+
+
+if __name__ == "__main__":
+    main()

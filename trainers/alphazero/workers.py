@@ -1,0 +1,228 @@
+"""Where self-play happens: in threads of this process, or in processes of their own.
+
+Both play the same games: a game is drawn from (seed, number, ply), and a round uses the weights
+that it was begun with. Threads share Python's lock, which costs about half of two cores' speed;
+processes do not, but take some seconds to start.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+import torch
+
+from pylos_env.errors import PylosError
+from pylos_env.rules import Rules
+from trainers.alphazero.config import AlphaZeroConfig
+from trainers.alphazero.selfplay import Game, GameGroup, Tally
+from trainers.network import PolicyValueNetwork, build, choose_device, fast_dtype
+from trainers.players import Evaluator
+
+Weights = dict[str, torch.Tensor]
+
+
+class Workers(Protocol):
+    """Plays every group of games some plies on, while the caller does something else."""
+
+    def begin(self, network: PolicyValueNetwork) -> None:
+        """Begin a round with these weights, which may change meanwhile."""
+
+    def finish(self) -> list[Game]:
+        """Wait for the round; returns the games that ended, by number."""
+
+    def take_tallies(self) -> list[Tally]: ...
+
+    def states(self) -> list[dict[str, Any]]:
+        """The games under way, a record for each group."""
+
+    def set_states(self, states: list[dict[str, Any]]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def make_workers(config: AlphaZeroConfig) -> Workers:
+    """The backend that a config asks for."""
+    backend = config.selfplay.backend
+    if backend == "auto":
+        several = config.selfplay.groups > 1
+        backend = (
+            "processes" if several and choose_device(config.device).type == "cpu" else "threads"
+        )
+    return Processes(config) if backend == "processes" else Threads(config)
+
+
+def make_group(config: AlphaZeroConfig, index: int) -> GameGroup:
+    return GameGroup(
+        Rules.of(config.rules),
+        config.search,
+        config.selfplay,
+        config.seed,
+        index,
+        config.selfplay.groups,
+    )
+
+
+def make_evaluator(config: AlphaZeroConfig) -> Evaluator:
+    """A network that plays; `take` gives it its weights."""
+    rules, device = Rules.of(config.rules), choose_device(config.device)
+    dtype = fast_dtype(device)
+    if config.selfplay.precision != "auto":
+        dtype = getattr(torch, config.selfplay.precision)
+    with torch.random.fork_rng(devices=[]):
+        return Evaluator(build(config.network, rules), rules, device, dtype)
+
+
+def play_plies(group: GameGroup, evaluator: Evaluator, plies: int) -> list[Game]:
+    return [game for _ in range(plies) for game in group.step(evaluator)]
+
+
+def by_number(games: list[Game]) -> list[Game]:
+    return sorted(games, key=lambda game: game.number)
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Threads of one torch operation, in this thread of Python."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Threads:
+    """A thread for each group, one network for all."""
+
+    def __init__(self, config: AlphaZeroConfig) -> None:
+        self._plies = config.selfplay.plies_per_cycle
+        self._evaluator = make_evaluator(config)
+        self._groups = [make_group(config, index) for index in range(config.selfplay.groups)]
+        self._pool = ThreadPoolExecutor(len(self._groups))
+        self._playing: list[Future[list[Game]]] = []
+
+    def begin(self, network: PolicyValueNetwork) -> None:
+        self._evaluator.take(network)
+        self._playing = [self._pool.submit(self._play, group) for group in self._groups]
+
+    def _play(self, group: GameGroup) -> list[Game]:
+        alone = len(self._groups) == 1
+        with torch_threads(torch.get_num_threads() if alone else 1):
+            return play_plies(group, self._evaluator, self._plies)
+
+    def finish(self) -> list[Game]:
+        return by_number([game for future in self._playing for game in future.result()])
+
+    def take_tallies(self) -> list[Tally]:
+        return [group.take_tally() for group in self._groups]
+
+    def states(self) -> list[dict[str, Any]]:
+        return [group.state() for group in self._groups]
+
+    def set_states(self, states: list[dict[str, Any]]) -> None:
+        for group, state in zip(self._groups, states, strict=True):
+            group.set_state(state)
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+class Processes:
+    """A process for each group, with a network of its own."""
+
+    def __init__(self, config: AlphaZeroConfig) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._tallies: list[Tally] = []
+        self._ends: list[Connection] = []
+        self._processes = []
+        for index in range(config.selfplay.groups):
+            mine, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(config, index, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            self._ends.append(mine)
+            self._processes.append(process)
+
+    def begin(self, network: PolicyValueNetwork) -> None:
+        weights = {name: tensor.cpu().numpy() for name, tensor in network.state_dict().items()}
+        self._send("play", [weights] * len(self._ends))
+
+    def finish(self) -> list[Game]:
+        games: list[Game] = []
+        for index in range(len(self._ends)):
+            found, tally = self._receive(index)
+            games += found
+            self._tallies.append(tally)
+        return by_number(games)
+
+    def take_tallies(self) -> list[Tally]:
+        tallies, self._tallies = self._tallies, []
+        return tallies
+
+    def states(self) -> list[dict[str, Any]]:
+        self._send("state", [None] * len(self._ends))
+        return [self._receive(index) for index in range(len(self._ends))]
+
+    def set_states(self, states: list[dict[str, Any]]) -> None:
+        self._send("set_state", states)
+
+    def _send(self, task: str, contents: Sequence[Any]) -> None:
+        """Give every process its part of a task."""
+        for index, content in enumerate(contents):
+            try:
+                self._ends[index].send((task, content))
+            except BrokenPipeError:
+                raise self._death(index) from None
+
+    def _receive(self, index: int) -> Any:
+        try:
+            kind, answer = self._ends[index].recv()
+        except EOFError:
+            raise self._death(index) from None
+        if kind == "error":
+            raise PylosError(f"self-play process {index}: {answer}")
+        return answer
+
+    def _death(self, index: int) -> PylosError:
+        self._processes[index].join(timeout=2)
+        code = self._processes[index].exitcode
+        return PylosError(f"self-play process {index} ended by itself, with exit code {code}")
+
+    def close(self) -> None:
+        for end in self._ends:
+            end.close()
+        for process in self._processes:
+            process.join(timeout=2)
+            process.terminate()
+
+
+def _serve(config: AlphaZeroConfig, index: int, end: Connection) -> None:
+    """What a process does until the other end of its pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which saves first
+    torch.set_num_threads(1)
+    group, evaluator = make_group(config, index), make_evaluator(config)
+    while True:
+        try:
+            task, content = end.recv()
+        except EOFError:
+            return
+        try:
+            if task == "play":
+                evaluator.take_arrays(content)
+                games = play_plies(group, evaluator, config.selfplay.plies_per_cycle)
+                answer: Any = (games, group.take_tally())
+            elif task == "state":
+                answer = group.state()
+            else:
+                group.set_state(content)
+                continue
+        except Exception as error:
+            end.send(("error", f"{type(error).__name__}: {error}"))
+            raise
+        end.send(("done", answer))
