@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 PYTEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help train play web test test-rllib lint format bench gif golden clean
+.PHONY: help train train-ppo play web test test-rllib lint format bench gif golden clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -43,6 +43,9 @@ $(VENV)-rllib/dev: pyproject.toml constraints-rllib.txt
 
 train: $(VENV)/train  ## train AlphaZero for ten minutes; settings: make train ARGS="budget.minutes=30 seed=3"
 	$(BIN)/python -m trainers.alphazero $(ARGS)
+
+train-ppo: $(VENV)/train  ## train PPO for ten minutes; settings as above
+	$(BIN)/python -m trainers.ppo $(ARGS)
 
 play: $(VENV)/web web  ## play in the browser, on this machine
 	$(BIN)/python -m pylos_web --open $(ARGS)

@@ -116,6 +116,24 @@ class SelfPlayVectorEnv:
         self._begun = True
         return out
 
+    def restart(
+        self,
+        games: npt.NDArray[np.int64],
+        packed: npt.NDArray[np.int64],
+        out: SelfPlayBatch | None = None,
+    ) -> SelfPlayBatch:
+        """Begin some games anew from given positions, say those that the last step has ended.
+
+        The positions must be possible and the games not over: unlike in `reset` nobody looks.
+        """
+        if not self._begun:
+            raise gymnasium.error.ResetNeeded("no games yet: call reset() first")
+        out = self._check_out(out)
+        self.packed[games] = packed
+        self.plies[games] = 0
+        self._write_views(out)
+        return out
+
     def step(self, actions: Any, out: SelfPlayBatch | None = None) -> SelfPlayBatch:
         """Play one action in every game."""
         if not self._begun:

@@ -20,6 +20,7 @@ from pylos_env import PylosError, Rules
 from tests.run_tools import INFO, check_content, flip, save, state_of, steps_with, weights_of
 from trainers import checkpoint_file, files
 from trainers.checkpoints import (
+    EPISODES,
     CheckpointError,
     CheckpointInfo,
     CheckpointWarning,
@@ -453,3 +454,19 @@ def test_a_foreign_name_in_the_metadata_opens_no_file(run: RunFolder, tmp_path: 
 
 def test_errors_are_the_packages_own() -> None:
     assert issubclass(CheckpointError, PylosError)
+
+
+def test_runs_that_count_episodes_have_names_of_their_own(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "run", keep=2, naming=EPISODES) as run:
+        save(run, 7, best=True)
+        save(run, 12, 20, 20, 1234567)
+        names = ["ep_000007", "ep_000020_2", "ep_1234567"]
+        assert run.names() == names, "the best stays, and the two newest"
+        links = {p.name for p in run.checkpoints.iterdir() if p.is_symlink()}
+        assert links == {"latest.safetensors", "best_elo.safetensors"}
+    reader = RunFolder(tmp_path / "run", writable=False)
+    for which, step in (("latest", 1234567), ("best_elo", 7), ("best", 7), (20, 20)):
+        assert check_content(reader.load(which)) == step
+    with RunFolder(tmp_path / "run", naming=EPISODES) as run:
+        run.mark_best(20)
+        assert check_content(run.load("best_elo")) == 20

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from trainers.files import CheckpointError
-from trainers.manifest import LABELS, Manifest, ManifestEntry, RunMetadata
+from trainers.manifest import LABELS, Manifest, ManifestEntry, RunMetadata, label_of
 
 CONTENT = b"weights"
 GOOD: dict[str, Any] = {
@@ -220,3 +220,7 @@ def test_what_json_lacks_is_not_written(tmp_path: Path) -> None:
 def test_listing_levels_needs_no_torch() -> None:
     program = "import sys, trainers.manifest; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[1])
+
+
+def test_labels_follow_ratings() -> None:
+    assert [label_of(elo) for elo in (-50, 600, 900, 1200, 1400)] == list(LABELS)

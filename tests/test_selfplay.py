@@ -209,3 +209,20 @@ def test_threads_work_in_a_forked_child_too() -> None:
 def test_stepping_before_reset_is_an_error() -> None:
     with pytest.raises(gymnasium.error.ResetNeeded):
         SelfPlayVectorEnv(2).step([0, 1])
+
+
+def test_games_restart_from_given_positions() -> None:
+    env = SelfPlayVectorEnv(5)
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.restart(np.array([0]), np.array([0]))
+    env.reset()
+    env.step([0, 1, 2, 3, 4])
+    position = Position.start().play(5).play(6).play(7)
+    others = env.packed[[0, 2, 4]].tolist()
+    batch = env.restart(np.array([1, 3]), np.array([position.packed, kernel.START]))
+    assert env.packed.tolist() == [others[0], position.packed, others[1], kernel.START, others[2]]
+    assert env.plies.tolist() == [1, 0, 1, 0, 1]
+    assert batch.to_move.tolist() == [1, 1, 1, 0, 1]
+    assert np.array_equal(batch.action_mask[1], position.action_mask())
+    env.step(batch.action_mask.argmax(axis=1))
+    assert env.plies.tolist() == [2, 1, 2, 1, 2]

@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import safetensors.torch
@@ -35,7 +35,23 @@ from trainers.files import CheckpointError, now
 FORMAT: Final = "1"
 WEIGHTS_SUFFIX: Final = ".safetensors"
 STATE_SUFFIX: Final = ".state"
-NAME: Final = re.compile(r"step_(\d{9,})(?:_(\d+))?")
+
+
+class Naming(NamedTuple):
+    """What the checkpoints of a run are called after, and the link to the best of them."""
+
+    prefix: str
+    digits: int
+    best: str
+
+    def stem(self, step: int) -> str:
+        return f"{self.prefix}_{step:0{self.digits}d}"
+
+
+STEPS: Final = Naming("step", 9, "best")
+EPISODES: Final = Naming("ep", 6, "best_elo")
+BEST_LINKS: Final = (STEPS.best, EPISODES.best)
+NAME: Final = re.compile(r"(?:step_(?=\d{9})|ep_(?=\d{6}))(\d+)(?:_(\d+))?")
 
 _JSON_FIELDS: Final = ("network", "config", "counters")
 _LONGEST_INTEGER: Final = 2000  # bits; torch's restricted reader stops at 255 bytes

@@ -7,6 +7,7 @@
       checkpoints/latest.safetensors            link to the newest
       checkpoints/best.safetensors              link to the one marked as best
 
+Runs that count episodes call them `ep_001200` and the link `best_elo` (`naming=EPISODES`).
 A state is written before its weights, and the weights' file is what makes the checkpoint exist. No
 file of a checkpoint is ever written twice: a step saved again becomes `step_000001200_2`.
 """
@@ -27,11 +28,15 @@ import torch
 
 from pylos_env.options import check_count, is_whole
 from trainers.checkpoint_file import (
+    BEST_LINKS,
+    EPISODES,
     NAME,
     STATE_SUFFIX,
+    STEPS,
     WEIGHTS_SUFFIX,
     Checkpoint,
     CheckpointInfo,
+    Naming,
     check_fits,
     encode_state,
     encode_weights,
@@ -58,10 +63,14 @@ from trainers.manifest import MANIFEST_FILE, METADATA_FILE, Manifest, ManifestEn
 from trainers.rng import rng_state, set_rng_state
 
 __all__ = [
+    "BEST_LINKS",
+    "EPISODES",
+    "STEPS",
     "Checkpoint",
     "CheckpointError",
     "CheckpointInfo",
     "CheckpointWarning",
+    "Naming",
     "RunFolder",
     "check_fits",
     "git_commit",
@@ -71,7 +80,6 @@ __all__ = [
 ]
 
 LATEST: Final = "latest"
-BEST: Final = "best"
 _DAMAGED: Final = ".damaged"
 _CHECKPOINT_FILE: Final = re.compile(rf"({NAME.pattern})\..+")
 
@@ -80,13 +88,19 @@ class RunFolder:
     """One run's files. Open for writing it holds the folder's lock until it is closed.
 
     `keep` is how many of the newest checkpoints stay whole; the best one does too, and of those in
-    the manifest the weights.
+    the manifest the weights. `naming` is of what is written; a reader knows all names.
     """
 
     def __init__(
-        self, path: str | Path, keep: int = 3, writable: bool = True, create: bool = True
+        self,
+        path: str | Path,
+        keep: int = 3,
+        writable: bool = True,
+        create: bool = True,
+        naming: Naming = STEPS,
     ) -> None:
         self.path = Path(path)
+        self.naming = naming
         self.checkpoints = self.path / "checkpoints"
         self.keep = check_count("keep", keep)
         self._lock: FolderLock | None = None
@@ -125,8 +139,8 @@ class RunFolder:
 
     def best(self) -> Path | None:
         """The file marked as best, not checked; None where none was."""
-        path = self.checkpoints / f"{BEST}{WEIGHTS_SUFFIX}"
-        return path if os.path.lexists(path) else None
+        links = (self.checkpoints / f"{link}{WEIGHTS_SUFFIX}" for link in BEST_LINKS)
+        return next((path for path in links if os.path.lexists(path)), None)
 
     def save(
         self,
@@ -189,14 +203,14 @@ class RunFolder:
         self._check_writable()
         path = self._of_step(step)
         verify(path, with_state=False)
-        self._link(BEST, path.stem)
+        self._link(self.naming.best, path.stem)
 
     def prune(self) -> None:
         """Remove what need not be kept, once one that is kept has been read and found good."""
         self._check_writable()
         names = self.names()
         try:
-            best, ladder = self._linked_name(BEST), self._ladder_names()
+            best, ladder = self._linked_name(self.naming.best), self._ladder_names()
             whole = [name for name in names if name in names[-self.keep :] or name == best]
             rest = [name for name in names if name not in whole]
             states = [name for name in rest if self._state(name).exists()]
@@ -313,7 +327,7 @@ class RunFolder:
 
     def _free_name(self, step: int) -> str:
         """A name that no file of the folder has, whatever its ending."""
-        stem = f"step_{step:09d}"
+        stem = self.naming.stem(step)
         files = (_CHECKPOINT_FILE.fullmatch(entry.name) for entry in os.scandir(self.checkpoints))
         revisions = [_order(match[1])[1] for match in files if match and int(match[2]) == step]
         return f"{stem}_{max(revisions) + 1}" if revisions else stem
@@ -328,7 +342,7 @@ class RunFolder:
     def _candidates(self, which: str | int | Path) -> list[Path]:
         if which == LATEST:
             return [self._weights(name) for name in reversed(self.names())]
-        if which == BEST:
+        if which in BEST_LINKS:
             best = self.best()
             if best is None:
                 raise CheckpointError(f"no checkpoint of {self.path} has been marked as best")
@@ -340,7 +354,7 @@ class RunFolder:
     def _link_new(self, name: str, best: bool) -> None:
         """Point the links at a new checkpoint; `latest` goes last and shows that all is done."""
         if best:
-            self._link(BEST, name)
+            self._link(self.naming.best, name)
         self._link(LATEST, name)
 
     def _link(self, link: str, name: str) -> None:

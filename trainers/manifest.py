@@ -20,8 +20,16 @@ from trainers.files import CheckpointError, read_json, sha256_of, write_json
 
 VERSION: Final = 1
 LABELS: Final = ("Beginner", "Novice", "Intermediate", "Advanced", "Expert")
+LEVELS: Final = (500, 800, 1100, 1400)
+"""Ratings, `random` at 0, at which the next label begins. The rule-based player has about 780, a
+search of four turns about 1250."""
 MANIFEST_FILE: Final = "manifest.json"
 METADATA_FILE: Final = "metadata.json"
+
+
+def label_of(rating: float) -> str:
+    """The ladder's label for a rating."""
+    return LABELS[sum(rating >= level for level in LEVELS)]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 They are built by name, wherever an agent is: `agents.make("checkpoint:runs/first?simulations=64")`.
 
     checkpoint:runs/first                      the best of a run, or the latest where none is marked
-    checkpoint:runs/first/latest               or best, or the number of a step
+    checkpoint:runs/first/latest               or best (best_elo), or the number of a step
     checkpoint:runs/first/Expert               a level of the run's manifest
     checkpoint:weights.safetensors             one file
     checkpoint:Expert                          a level of the ladder: see `ladder_folder`
@@ -38,7 +38,14 @@ from pylos_env.observation import Observer
 from pylos_env.options import check_count
 from pylos_env.position import Position
 from pylos_env.rules import Rules
-from trainers.checkpoints import Checkpoint, CheckpointError, RunFolder, load_weights
+from trainers.checkpoints import (
+    BEST_LINKS,
+    LATEST,
+    Checkpoint,
+    CheckpointError,
+    RunFolder,
+    load_weights,
+)
 from trainers.manifest import MANIFEST_FILE, Manifest
 from trainers.network import NetworkConfig, PolicyValueNetwork, build, choose_device
 from trainers.search import GameSearch, Search, SearchConfig
@@ -373,7 +380,7 @@ def find_checkpoint(which: str) -> tuple[Path, int]:
         return path, 0
     if (path / "checkpoints").is_dir():
         run = RunFolder(path, writable=False)
-        return run.load("best" if run.best() else "latest", with_state=False).path, 0
+        return run.load(run.best() or LATEST, with_state=False).path, 0
     if (path.parent / "checkpoints").is_dir():
         return _in_run(path.parent, path.name, which)
     manifest = ladder_folder() / MANIFEST_FILE
@@ -387,7 +394,7 @@ def find_checkpoint(which: str) -> tuple[Path, int]:
 
 def _in_run(folder: Path, name: str, which: str) -> tuple[Path, int]:
     run = RunFolder(folder, writable=False)
-    if name in ("latest", "best"):
+    if name == LATEST or name in BEST_LINKS:
         return run.load(name, with_state=False).path, 0
     if name.isdecimal():
         return run.load(int(name), with_state=False).path, 0

@@ -185,6 +185,12 @@ TAGS: Final[Mapping[str, Tag]] = MappingProxyType(
         ),
         "league/best_elo": Tag("highest online Elo of the league", "Elo", _LEAGUE, result=True),
         "league/pool_size": Tag("snapshots in the league", "count", main=True),
+        "league/rule_based_score": Tag(
+            "recent score of the learner in training games against `rule_based`",
+            "share",
+            ("Strength", "Score against rule_based in training"),
+            main=True,
+        ),
         "env/episode_length": Tag("mean length of training games", "plies", _GAMES, main=True),
         "env/episodes": Tag(
             "training games finished since the run began", "count", main=True, result=True

@@ -1,0 +1,1 @@
+"""PPO for Pylos: self-play against a league of earlier selves."""

@@ -1,0 +1,52 @@
+"""What a long run needs around its loop: threads of torch, and signals that end it in order."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Threads of one torch operation, in this thread of Python."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def workers(count: int) -> ThreadPoolExecutor:
+    """Threads that each compute alone.
+
+    A new thread learns of `set_num_threads` late: its first products of matrices would still be
+    shared out, and rounded differently.
+    """
+    return ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,))
+
+
+@contextmanager
+def heeding_signals(stopped: threading.Event) -> Iterator[None]:
+    """Ctrl-C and SIGTERM ask the loop to stop; a second Ctrl-C ends the program."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def stop(number: int, frame: object) -> None:
+        stopped.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
