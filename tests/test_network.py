@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from pylos_env import Position, PylosError, Rules
+from pylos_env import Position, PylosError, Rules, kernel
+from pylos_env.agents.features import threats
 from pylos_env.observation import Observer
+from pylos_env.oracle.labels import load_labels
 from trainers import network
 from trainers.network import (
     MASKED,
@@ -96,21 +98,43 @@ def test_patterns_are_numbered_by_what_stands_on_their_cells() -> None:
     assert asked[0].max() < first.table.num_embeddings
 
 
-def test_patterns_see_free_spheres_and_cells_that_would_carry_one() -> None:
-    rules = Rules.of("advanced")
-    net = build(NetworkConfig("patterns", width=8), rules)
+def cells_seen(position: Position) -> list[list[int]]:
+    """The sets of cells that the patterns network is given beside its tables."""
+    net = build(NetworkConfig("patterns", width=8), position.rules)
     first = net.body[0]  # type: ignore[index]
     assert isinstance(first, Patterns)
     asked: list[torch.Tensor] = []
     first.cells.register_forward_pre_hook(lambda _, inputs: asked.append(inputs[0]))
+    observer = Observer("flat", position.rules)
+    first(torch.from_numpy(observer.observe(position.packed, position.side))[None])
+    *sets, _ = asked[0][0].split([30] * 7 + [3])
+    return [cells.nonzero().flatten().tolist() for cells in sets]
+
+
+def test_patterns_see_free_spheres_and_open_cells() -> None:
     position = Position.parse("WB..BW........../W......../..../. b 0")
-    first(torch.from_numpy(Observer("flat", rules).observe(position.packed, 1))[None])
-    own, other, own_free, other_free, carrying, _ = asked[0][0].split([30, 30, 30, 30, 30, 3])
-    assert own.nonzero().flatten().tolist() == [1, 4]
-    assert other.nonzero().flatten().tolist() == [0, 5, 16]
-    assert own_free.sum() == 0
-    assert other_free.nonzero().flatten().tolist() == [16]
-    assert carrying.nonzero().flatten().tolist() == [2, 3, *range(6, 16)]
+    own, other, own_free, other_free, open_cells, _, _ = cells_seen(position)
+    assert own == [1, 4]
+    assert other == [0, 5, 16]
+    assert own_free == []
+    assert other_free == [16]
+    assert open_cells == [2, 3, *range(6, 16)]
+
+
+def test_patterns_see_the_cells_that_complete_a_formation() -> None:
+    rules = Rules.of("advanced")
+    found = 0
+    for packed in load_labels(rules).packed[:200].tolist():
+        if kernel.take_backs_left(packed):
+            continue
+        side = kernel.side_of(packed)
+        seats = [kernel.spheres_of(packed, seat) for seat in (side, 1 - side)]
+        cells = kernel.open_cells(seats[0] | seats[1], rules.code)
+        expected = [threats(spheres, cells, rules.code) for spheres in seats]
+        seen = cells_seen(Position.unchecked(packed, rules))[5:]
+        assert [sum(1 << cell for cell in cells) for cells in seen] == expected
+        found += bool(expected[0]) + bool(expected[1])
+    assert found > 50
 
 
 def test_the_customers_sizes() -> None:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pylos_env.errors import PylosError
-from pylos_env.geometry import LINES, NUM_CELLS, SUPPORTS
+from pylos_env.geometry import LINE_MASKS, NUM_CELLS, SQUARE_MASKS, SUPPORTS
 from pylos_env.kernel import NUM_ACTIONS
 from pylos_env.observation import ObservationKind, Observer
 from pylos_env.options import check_count
@@ -148,14 +148,16 @@ class Patterns(nn.Module):
 
     Whether a cell is empty, own or the other's gives a pattern one of 3^cells numbers, and the rows
     of those numbers are added up: all that a square can look like is told apart by the first layer.
-    Beside that stand the cells themselves, the spheres that are free and the cells that would
-    carry one.
+    Beside that stand the cells themselves, the spheres that are free, the cells that would carry
+    one, and those of them that would complete a formation of either side.
     """
 
     powers: Tensor
     begins: Tensor
     supports: Tensor
     needed: Tensor
+    formations: Tensor
+    nearly: Tensor
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
@@ -168,25 +170,37 @@ class Patterns(nn.Module):
         supports = torch.zeros(NUM_CELLS, NUM_CELLS)  # [below, above]
         for above in range(NUM_CELLS):
             supports[_cells_of(SUPPORTS[above]), above] = 1
+        masks = [*SQUARE_MASKS, *LINE_MASKS]
+        formations = torch.zeros(NUM_CELLS, len(masks))
+        for number, mask in enumerate(masks):
+            formations[_cells_of(mask), number] = 1
         # none of these is saved: they follow from the board
         self.register_buffer("powers", powers, persistent=False)
         self.register_buffer("begins", torch.tensor([0, *sizes[:-1]]).cumsum(0), persistent=False)
         self.register_buffer("supports", supports, persistent=False)
         self.register_buffer("needed", supports.sum(dim=0), persistent=False)
+        self.register_buffer("formations", formations, persistent=False)
+        self.register_buffer("nearly", formations.sum(dim=0) - 1, persistent=False)
         self.table = nn.EmbeddingBag(sum(sizes), width, mode="sum")
         nn.init.normal_(self.table.weight, std=0.5 / len(patterns) ** 0.5)
-        self.cells = nn.Linear(inputs + 4 * NUM_CELLS, width)
+        self.cells = nn.Linear(inputs + 6 * NUM_CELLS, width)
 
     def forward(self, flat: Tensor) -> Tensor:
         cells = flat[:, :NUM_CELLS]
         numbers = (cells.float() + 1) @ self.powers.float()  # exact: far below 2^24
         own, other, taken = cells.relu(), (-cells).relu(), cells.abs()
         free = taken @ self.supports.T == 0
-        carrying = taken @ self.supports == self.needed
-        parts = (own, other, own * free, other * free, (1 - taken) * carrying, flat[:, NUM_CELLS:])
+        open_cells = (1 - taken) * (taken @ self.supports == self.needed)
+        threats = (self._completing(own) * open_cells, self._completing(other) * open_cells)
+        seen_cells = (own, other, own * free, other * free, open_cells, *threats)
         looked_up: Tensor = self.table(numbers.long() + self.begins)
-        seen: Tensor = self.cells(torch.cat(parts, dim=1))
+        seen: Tensor = self.cells(torch.cat((*seen_cells, flat[:, NUM_CELLS:]), dim=1))
         return looked_up + seen
+
+    def _completing(self, spheres: Tensor) -> Tensor:
+        """The cells of formations that lack one sphere of these."""
+        short_of_one = (spheres @ self.formations == self.nearly).to(spheres.dtype)
+        return (short_of_one @ self.formations.T).clamp(max=1)
 
 
 def _cells_of(mask: int) -> list[int]:
@@ -196,8 +210,7 @@ def _cells_of(mask: int) -> list[int]:
 def _patterns() -> list[list[int]]:
     """The cells of every square with its top, and of every line."""
     squares = [[*_cells_of(below), top] for top, below in enumerate(SUPPORTS) if below]
-    lines = sorted({line for through in LINES for line in through if line})
-    return squares + [_cells_of(line) for line in lines]
+    return squares + [_cells_of(line) for line in LINE_MASKS]
 
 
 class ResidualBlock(nn.Module):
