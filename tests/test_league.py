@@ -13,7 +13,7 @@ from trainers.network import NetworkConfig, build
 from trainers.players import Evaluator
 from trainers.ppo.config import LeagueConfig, RolloutConfig
 from trainers.ppo.games import GameGroup
-from trainers.ppo.league import LIVE, RULE_BASED, GameResult, League, Lineup
+from trainers.ppo.league import LIVE, RULE_BASED, GameResult, League
 from trainers.ppo.ppo import collect
 from trainers.ratings import expected_score
 
@@ -33,10 +33,13 @@ def league(snapshots: int = 0, **settings: object) -> League:
     return found
 
 
-def drawn_shares(lineup: Lineup, count: int = 40_000) -> dict[int, float]:
-    keys = np.array([kernel.draw(9, row) for row in range(count)])
-    counts = Counter(lineup.draw(keys).tolist())
-    return {number: counts[number] / count for number in counts}
+def drawn_shares(found: League, rollouts: int = 4000, count: int = 20) -> dict[int, float]:
+    """How often everybody is drawn by the games of many rollouts."""
+    keys = np.array([kernel.draw(9, row) for row in range(rollouts * count)])
+    counts: Counter[int] = Counter()
+    for rollout, drawn in enumerate(keys.reshape(rollouts, count)):
+        counts.update(found.lineup(kernel.draw(8, rollout)).draw(drawn).tolist())
+    return {number: counts[number] / len(keys) for number in counts}
 
 
 def numbers(found: League) -> list[int]:
@@ -52,7 +55,7 @@ def games(opponent: int, *scores: float) -> list[GameResult]:
 
 def test_opponents_come_as_often_as_they_should() -> None:
     found = league(7, live_share=0.4)
-    shares = drawn_shares(found.lineup())
+    shares = drawn_shares(found)
     older, newer = numbers(found)[:3], numbers(found)[3:]
     assert shares[LIVE] == pytest.approx(0.4, abs=0.01)
     assert shares[RULE_BASED] == pytest.approx(0.6 * 0.1, abs=0.01)
@@ -62,22 +65,31 @@ def test_opponents_come_as_often_as_they_should() -> None:
         assert shares[number] == pytest.approx(0.6 * 0.2 / 3, abs=0.01)
 
 
+def test_a_rollout_draws_a_few_snapshots_only() -> None:
+    found = league(7, at_once=2)
+    drawn = [set(found.lineup(kernel.draw(8, key)).numbers.tolist()) for key in range(40)]
+    assert all({LIVE, RULE_BASED} < members and len(members) <= 4 for members in drawn)
+    assert set.union(*drawn) == {LIVE, RULE_BASED, *numbers(found)}
+    for key in range(40):
+        assert found.lineup(key).shares.sum() == pytest.approx(1)
+
+
 def test_a_single_snapshot_gets_the_shares_of_both_halves() -> None:
     found = league(1, live_share=0.0)
-    shares = drawn_shares(found.lineup())
+    shares = drawn_shares(found)
     assert shares[numbers(found)[0]] == pytest.approx(0.9, abs=0.01)
     assert shares[RULE_BASED] == pytest.approx(0.1, abs=0.01)
 
 
 def test_without_snapshots_it_plays_itself() -> None:
-    assert drawn_shares(league().lineup()) == {LIVE: 1.0}
+    assert drawn_shares(league()) == {LIVE: 1.0}
 
 
 def test_prioritised_draws_prefer_whom_it_loses_against() -> None:
     found = league(4, live_share=0.0, prioritised=True)
     for member, score in zip(found.pool, (1.0, 0.5, 0.0, 0.75), strict=True):
         member.score = score
-    shares = drawn_shares(found.lineup())
+    shares = drawn_shares(found)
     weights = np.array([0.01, 0.25, 1.0, 0.0625])
     for number, share in zip(numbers(found), 0.9 * weights / weights.sum(), strict=True):
         assert shares.get(number, 0.0) == pytest.approx(share, abs=0.01)
@@ -85,7 +97,7 @@ def test_prioritised_draws_prefer_whom_it_loses_against() -> None:
 
 def test_the_warm_up_is_against_rule_based_until_half_is_won() -> None:
     found = league(warmup_episodes=1000, warmup_window=10)
-    assert drawn_shares(found.lineup()) == {RULE_BASED: 1.0}
+    assert drawn_shares(found) == {RULE_BASED: 1.0}
     found.record(games(RULE_BASED, *[1.0] * 5, *[0.0] * 5))
     assert found.warming_up, "half is not more than half"
     found.record(games(RULE_BASED, *[0.5] * 9))
@@ -188,7 +200,7 @@ def test_who_leaves_finishes_its_games() -> None:
     found.add(policy(), 9)
     assert first not in numbers(found)
     assert first in found.policies()
-    assert first not in drawn_shares(found.lineup())
+    assert first not in drawn_shares(found)
     found.forget({first})
     found.record(games(first, 1.0))
     found.forget({LIVE, RULE_BASED})

@@ -642,7 +642,7 @@ def test_the_classic_experiment_is_the_customers() -> None:
         ("network.width=0", "network.width"),
         ("rollout.games=0", "rollout.games"),
         ("rollout.opening_share=1.5", "rollout.opening_share"),
-        ("rollout.precision=float8", "rollout.precision"),
+        ("precision=float8", "precision"),
         ("update.gamma=1.1", "update.gamma"),
         ("update.gamma=nan", "update.gamma"),
         ("update.minibatch=1", "update.shards"),

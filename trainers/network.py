@@ -17,12 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from pylos_env._jit import jit
 from pylos_env.errors import PylosError
 from pylos_env.geometry import LINE_MASKS, NUM_CELLS, SQUARE_MASKS, SUPPORTS
 from pylos_env.kernel import NUM_ACTIONS
@@ -181,13 +184,13 @@ class Patterns(nn.Module):
         self.register_buffer("needed", supports.sum(dim=0), persistent=False)
         self.register_buffer("formations", formations, persistent=False)
         self.register_buffer("nearly", formations.sum(dim=0) - 1, persistent=False)
-        self.table = nn.EmbeddingBag(sum(sizes), width, mode="sum")
+        self.table = Table(sum(sizes), width, mode="sum")
         nn.init.normal_(self.table.weight, std=0.5 / len(patterns) ** 0.5)
         self.cells = nn.Linear(inputs + 6 * NUM_CELLS, width)
 
     def forward(self, flat: Tensor) -> Tensor:
         cells = flat[:, :NUM_CELLS]
-        numbers = (cells.float() + 1) @ self.powers.float()  # exact: far below 2^24
+        numbers = (cells.float() + 1) @ self.powers.float()  # exact, in bfloat16 too: below 256
         own, other, taken = cells.relu(), (-cells).relu(), cells.abs()
         free = taken @ self.supports.T == 0
         open_cells = (1 - taken) * (taken @ self.supports == self.needed)
@@ -201,6 +204,46 @@ class Patterns(nn.Module):
         """The cells of formations that lack one sphere of these."""
         short_of_one = (spheres @ self.formations == self.nearly).to(spheres.dtype)
         return (short_of_one @ self.formations.T).clamp(max=1)
+
+
+class Table(nn.EmbeddingBag):
+    """Adds up rows of a table. On a CPU a kernel of our own adds up their gradients as well:
+    torch sorts the numbers first, and takes six times as long.
+    """
+
+    def forward(self, numbers: Tensor) -> Tensor:  # type: ignore[override]
+        learns = torch.is_grad_enabled() and self.weight.requires_grad
+        if learns and numbers.device.type == "cpu" and not torch.compiler.is_compiling():
+            added: Tensor = _AddedRows.apply(numbers, self.weight)  # type: ignore[no-untyped-call]
+            return added
+        return super().forward(numbers)
+
+
+class _AddedRows(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, numbers: Tensor, table: Tensor) -> Tensor:
+        context.save_for_backward(numbers)
+        context.shape = table.shape
+        return functional.embedding_bag(numbers, table, mode="sum")
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[None, Tensor]:
+        (numbers,) = context.saved_tensors
+        (gradient,) = gradients
+        found = gradient.new_zeros(context.shape)
+        _add_rows(numbers.numpy(), gradient.contiguous().numpy(), found.numpy())
+        return None, found
+
+
+@jit
+def _add_rows(
+    numbers: npt.NDArray[np.int64], rows: npt.NDArray[Any], table: npt.NDArray[Any]
+) -> None:
+    """Add each row to those of its numbers."""
+    for row in range(len(numbers)):
+        for number in numbers[row]:
+            for column in range(rows.shape[1]):
+                table[number, column] += rows[row, column]
 
 
 def _cells_of(mask: int) -> list[int]:
@@ -292,6 +335,15 @@ def fast_dtype(device: torch.device) -> torch.dtype:
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
     has_instructions = device.type == "cpu" and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return torch.bfloat16 if has_instructions else torch.float32
+
+
+def mixed_precision(device: torch.device, precision: str = "auto") -> torch.autocast:
+    """Products of matrices in bfloat16 where the device has instructions for it, or as asked for.
+
+    Weights, sums and everything else stay float32, so that it can be learnt in.
+    """
+    fast = precision == "bfloat16" or fast_dtype(device) == torch.bfloat16
+    return torch.autocast(device.type, torch.bfloat16, enabled=fast and precision != "float32")
 
 
 def masked(logits: Tensor, mask: Tensor) -> Tensor:

@@ -77,11 +77,12 @@ class Evaluator:
         if self._canonical:
             shown, symmetries = np.empty_like(packed), np.empty_like(packed)
             write_canonical(packed, shown, symmetries)
-            logits, values = self._ask(shown)
+            logits, values = self.ask(shown)
             return _turned_back(logits, symmetries, ACTION_SYMMETRIES), values
-        return self._ask(packed)
+        return self.ask(packed)
 
-    def _ask(self, packed: Ints) -> tuple[Floats, Floats]:
+    def ask(self, packed: Ints) -> tuple[Floats, Floats]:
+        """The same for positions as they are: a canonical network has to be shown its own."""
         observation = np.empty((len(packed), self._observer.size), dtype=np.float32)
         _write_observations(packed, self.rules.code, self._observer.planes, observation)
         batch = torch.from_numpy(observation.reshape(-1, *self._observer.shape))

@@ -39,8 +39,6 @@ class RolloutConfig:
     symmetries: bool = True
     """Every decision is made on the board turned or mirrored at random (needs rules that are
     symmetric): the policy learns from all eight views. A canonical network has a single one."""
-    precision: str = "auto"
-    """Of the networks that play: auto (what the device does fastest), float32 or bfloat16."""
     max_plies: int = 200
     """A game of so many plies is broken off, without a winner."""
     draw_reward: float = 0.0
@@ -60,7 +58,7 @@ class UpdateConfig:
     epochs: int = 2
     """Passes over a rollout."""
     minibatch: int = 2048
-    """Learning plies of an optimiser step, about: a rollout is dealt into equal parts."""
+    """Learning plies of an optimiser step; what is left over is dealt anew in the next epoch."""
     shards: int = 2
     """Parts of a minibatch, each with a thread of its own; their gradients are added."""
     entropy_weight: float = 0.01
@@ -97,6 +95,9 @@ class LeagueConfig:
     """Of the other games: share against rule_based; the three add up to 1."""
     prioritised: bool = False
     """Draw from the whole pool, those more often that the learner loses against."""
+    at_once: int = 3
+    """The most snapshots that new games of one rollout are against: each takes a call of its
+    network at every ply. Every rollout draws others, by the shares above."""
     pool: int = 20
     """The most snapshots in the pool; the best and the newest always stay."""
     snapshot_every: int = 10
@@ -142,6 +143,9 @@ class PPOConfig:
     seed: int = 0
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, mps."""
+    precision: str = "auto"
+    """Of products of matrices, in play and in updates alike: float32, bfloat16, or auto (bfloat16
+    where the device has instructions for it)."""
     threads: int = 0
     """CPU threads; 0: all cores of this process."""
     run: str = ""
@@ -197,6 +201,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "league.recent_share": (0, 1),
     "league.older_share": (0, 1),
     "league.rule_based_share": (0, 1),
+    "league.at_once": (1, 1000),
     "league.pool": (2, 1000),
     "league.snapshot_every": (1, 10**9),
     "league.elo_start": (-(10**6), 10**6),
@@ -210,7 +215,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "budget.steps": (0, 10**15),
 }
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
-    "rollout.precision": ("auto", "float32", "bfloat16"),
+    "precision": ("auto", "float32", "bfloat16"),
     "update.schedule": ("linear", "constant"),
     "console": ("auto", "live", "plain", "off"),
 }

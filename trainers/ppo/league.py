@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pylos_env import kernel
 from trainers.checkpoints import EPISODES
 from trainers.players import Evaluator
 from trainers.ppo.config import LeagueConfig
@@ -84,9 +85,23 @@ class League:
 
     # Whom to play
 
-    def lineup(self) -> Lineup:
+    def lineup(self, key: int = 0) -> Lineup:
+        """Whom the new games of a rollout may draw: of the snapshots some, by chance of the key.
+
+        Over many rollouts everybody comes as often as its share says.
+        """
         shares = self._shares()
-        return Lineup(np.array(list(shares), dtype=np.int64), np.array(list(shares.values())))
+        snapshots = {number: shares.pop(number) for number in list(shares) if number in self}
+        if len(snapshots) > self.config.at_once:
+            keys = [kernel.draw(key, slot) for slot in range(self.config.at_once)]
+            drawn = _lineup_of(snapshots).draw(np.array(keys)).tolist()
+            share = sum(snapshots.values()) / len(drawn)
+            snapshots = {number: share * drawn.count(number) for number in sorted(set(drawn))}
+        return _lineup_of(shares | snapshots)
+
+    def __contains__(self, number: int) -> bool:
+        """Whether somebody is in the pool."""
+        return any(member.number == number for member in self.pool)
 
     def _shares(self) -> dict[int, float]:
         config = self.config
@@ -210,6 +225,10 @@ class League:
         self._next = state["next"]
         self.pool = [_restored(saved, policy) for saved in state["pool"]]
         self.leaving = [_restored(saved, policy) for saved in state["leaving"]]
+
+
+def _lineup_of(shares: Mapping[int, float]) -> Lineup:
+    return Lineup(np.array(list(shares), dtype=np.int64), np.array(list(shares.values())))
 
 
 def _key(number: int) -> str:

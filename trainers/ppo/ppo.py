@@ -32,7 +32,7 @@ from pylos_env.kernel import (
 )
 from pylos_env.observation import Observer
 from pylos_env.rules import Rules
-from trainers.network import MASKED, Output, PolicyValueNetwork
+from trainers.network import MASKED, Output, PolicyValueNetwork, mixed_precision
 from trainers.players import Evaluator
 from trainers.ppo.config import RolloutConfig, UpdateConfig
 from trainers.ppo.games import GameGroup, draw_actions, write_views
@@ -45,6 +45,10 @@ Bools = npt.NDArray[np.bool_]
 UNTURNED: Final = np.argsort(ACTION_SYMMETRIES, axis=1)
 """[8, 303]: the action on the board that an action on the turned board stands for."""
 EPSILON: Final = 1e-8
+BATCH_STEP: Final = 64
+"""Batches of a rollout have so many rows, or twice, three times, ... as many."""
+SMALLEST: Final = -60.0
+"""Log-probabilities below it are as good as none, and slow where their share underflows."""
 
 
 # Play
@@ -122,7 +126,7 @@ def decide(
     """Everybody's actions at one ply: one call of each network for all of its games."""
     rules, views = games.rules, rollout.view[ply]
     rows = np.flatnonzero(rollout.learns[ply])
-    logits, values = live(views[rows])
+    logits, values = ask(live, views[rows])
     actions, log_probs = draw_actions(views[rows], rules.code, logits, keys[rows])
     rollout.action[ply, rows] = actions
     rollout.log_prob[ply, rows] = log_probs
@@ -134,9 +138,22 @@ def decide(
         if opponent == RULE_BASED:
             actions = _RULE_BASED_AGENT.act_batch(views[rows], rules, keys[rows])
         else:
-            logits, _ = frozen[opponent](views[rows])
+            logits, _ = ask(frozen[opponent], views[rows])
             actions, _ = draw_actions(views[rows], rules.code, logits, keys[rows])
         rollout.action[ply, rows] = actions
+
+
+def ask(network: Evaluator, views: Ints) -> tuple[Floats, Floats]:
+    """Logits and values of some positions.
+
+    Their number is filled up: a product of matrices in bfloat16 is prepared anew for every number
+    of rows that has not come before, and that takes longer than the product.
+    """
+    count = len(views)
+    filled = np.zeros(-(-count // BATCH_STEP) * BATCH_STEP, dtype=np.int64)
+    filled[:count] = views
+    logits, values = network.ask(filled)
+    return logits[:count], values[:count]
 
 
 _RULE_BASED_AGENT: Final = agents.make("rule_based", seed=0)
@@ -223,7 +240,7 @@ class Losses(NamedTuple):
 
 def log_policy_of(output: Output, batch: Batch) -> Tensor:
     """[batch, most]: log-probabilities over the legal actions alone."""
-    logits = output.logits.gather(1, batch.legal)
+    logits = output.logits.gather(1, batch.legal).float()
     return logits.masked_fill(batch.masked, MASKED).log_softmax(dim=-1)
 
 
@@ -234,8 +251,9 @@ def losses_of(output: Output, batch: Batch, clip: float) -> Losses:
     log_ratio = log_prob - batch.log_prob
     ratio = log_ratio.exp()
     gain = torch.minimum(batch.advantage * ratio, batch.advantage * ratio.clamp(1 - clip, 1 + clip))
-    error = 0.5 * (output.value - batch.target) ** 2
-    entropy = -(log_policy.exp() * log_policy).sum(dim=-1)
+    error = 0.5 * (output.value.float() - batch.target) ** 2
+    shares = log_policy.clamp(min=SMALLEST)
+    entropy = -(shares.exp() * shares).sum(dim=-1)
     with torch.no_grad():
         approx_kl = (ratio - 1 - log_ratio).mean()
         clip_fraction = ((ratio - 1).abs() > clip).float().mean()
@@ -268,7 +286,12 @@ class Learner:
     """The network, its optimiser, and how they learn from samples."""
 
     def __init__(
-        self, network: PolicyValueNetwork, config: UpdateConfig, rules: Rules, device: torch.device
+        self,
+        network: PolicyValueNetwork,
+        config: UpdateConfig,
+        rules: Rules,
+        device: torch.device,
+        precision: str = "float32",
     ) -> None:
         # evaluation mode throughout: a ratio must compare like with like
         self.network = network.to(device).eval()
@@ -276,9 +299,15 @@ class Learner:
         self.updates = 0
         self._rules = rules
         self._device = device
+        self._precision = precision
         self._observer = Observer(network.config.observation, rules)
         self._parameters = list(network.parameters())
-        self.optimiser = torch.optim.Adam(self._parameters, config.learning_rate, eps=1e-5)
+        self.optimiser = torch.optim.Adam(
+            self._parameters,
+            config.learning_rate,
+            eps=1e-5,
+            fused=device.type in ("cpu", "cuda"),
+        )
 
     def learning_rate(self, progress: float) -> float:
         falls = self.config.schedule == "linear"
@@ -299,12 +328,12 @@ class Learner:
         advantage = samples.advantage
         advantage = (advantage - advantage.mean()) / (advantage.std() + EPSILON)
         normalised = samples._replace(advantage=advantage)
-        parts = max(1, round(size / config.minibatch))
+        batch = min(config.minibatch, size)
         steps: list[StepReport] = []
         for _ in range(config.epochs):
-            dealt = np.array_split(rng.permutation(size), parts)
+            dealt = rng.permutation(size)[: size // batch * batch].reshape(-1, batch)
             steps += [self._step(normalised, rows, pool) for rows in dealt]
-            moved = np.mean([step.approx_kl for step in steps[-parts:]])
+            moved = np.mean([step.approx_kl for step in steps[-len(dealt) :]])
             if config.target_kl and moved > config.target_kl:
                 break
         self.updates += 1
@@ -317,11 +346,10 @@ class Learner:
         weights = [len(shard) / len(rows) for shard in shards]
         found = list(pool.map(lambda shard: self._gradients(samples, shard), shards))
         for index, parameter in enumerate(self._parameters):
-            parts = [
-                weight * gradients[index]
-                for weight, (gradients, _) in zip(weights, found, strict=True)
-            ]
-            parameter.grad = torch.stack(parts).sum(dim=0) if len(parts) > 1 else parts[0]
+            total = found[0][0][index].mul_(weights[0])
+            for weight, (gradients, _) in zip(weights[1:], found[1:], strict=True):
+                total.add_(gradients[index], alpha=weight)
+            parameter.grad = total
         norm = nn.utils.clip_grad_norm_(self._parameters, self.config.max_grad_norm)
         self.optimiser.step()
         means = sum(weight * losses for weight, (_, losses) in zip(weights, found, strict=True))
@@ -332,7 +360,9 @@ class Learner:
         """Gradients of a shard's loss, and its losses."""
         config = self.config
         batch = self.batch(samples, rows)
-        losses = losses_of(self.network(batch.observation), batch, config.clip)
+        with mixed_precision(self._device, self._precision):
+            output = self.network(batch.observation)
+        losses = losses_of(output, batch, config.clip)
         loss = (
             losses.policy
             + config.value_weight * losses.value
@@ -340,6 +370,12 @@ class Learner:
         )
         gradients = torch.autograd.grad(loss, self._parameters)
         return gradients, torch.stack(losses).detach().cpu()
+
+    def load_optimiser(self, state: dict[str, Any]) -> None:
+        fused = self.optimiser.defaults["fused"]
+        self.optimiser.load_state_dict(state)
+        for group in self.optimiser.param_groups:
+            group["fused"] = fused  # of this device, not of the one that saved
 
     def batch(self, samples: Samples, rows: Ints) -> Batch:
         """Some samples; the mask follows from the position, as it did when the action was drawn."""

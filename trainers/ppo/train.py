@@ -17,11 +17,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 
+from pylos_env import kernel
 from pylos_env.batch import default_threads
 from pylos_env.errors import PylosError
 from pylos_env.rules import Rules
@@ -35,14 +36,17 @@ from trainers.checkpoints import (
 )
 from trainers.manifest import label_of
 from trainers.metrics import Metrics, open_metrics
-from trainers.network import build, choose_device, fast_dtype
+from trainers.network import build, choose_device, mixed_precision
 from trainers.players import Evaluator
 from trainers.ppo.config import PPOConfig, check
 from trainers.ppo.evaluate import Evaluation, Judge
 from trainers.ppo.games import GameGroup
-from trainers.ppo.league import GameResult, League
-from trainers.ppo.ppo import Learner, StepReport, UpdateReport, collect, samples_of
+from trainers.ppo.league import GameResult, League, Lineup
+from trainers.ppo.ppo import Learner, Rollout, StepReport, UpdateReport, collect, samples_of
 from trainers.running import heeding_signals, torch_threads, workers
+
+LINEUP_STREAM: Final = -1
+"""Of chance: no game has this number."""
 
 
 def train(config: PPOConfig, metrics: Metrics | None = None) -> Path:
@@ -78,10 +82,11 @@ class Trainer:
         self.device = choose_device(config.device)
         self.threads = config.threads or default_threads()
         self.stopped = threading.Event()
+        torch.set_flush_denormal(True)  # moments of patterns that are never seen fade into these
         torch.manual_seed(config.seed)
         network = build(config.network, self.rules)
-        self.learner = Learner(network, config.update, self.rules, self.device)
-        self.live = self._live()
+        self.learner = Learner(network, config.update, self.rules, self.device, config.precision)
+        self.live = Evaluator(copy.deepcopy(network), self.rules, self.device)
         self.league = League(config.league)
         lineup, count = self.league.lineup(), config.rollout.groups
         self.groups = [
@@ -98,12 +103,6 @@ class Trainer:
         self._reports: list[UpdateReport] = []
         self._finished: list[GameResult] = []
         self._interval = (0, 0.0)  # steps and seconds since the last figures
-
-    def _live(self) -> Evaluator:
-        """The network that plays: a copy, in the numbers that the device is fastest with."""
-        precision = self.config.rollout.precision
-        dtype = fast_dtype(self.device) if precision == "auto" else getattr(torch, precision)
-        return Evaluator(copy.deepcopy(self.learner.network), self.rules, self.device, dtype)
 
     # The loop
 
@@ -141,15 +140,11 @@ class Trainer:
     def iterate(self, pool: ThreadPoolExecutor) -> None:
         """A rollout of every group, and the update that learns from it."""
         began = time.monotonic()
-        config, league = self.config, self.league
-        lineup, frozen, update = league.lineup(), league.policies(), config.update
-        playing = [
-            pool.submit(collect, group, self.live, frozen, lineup, config.rollout, update.gamma)
-            for group in self.groups
-        ]
-        samples = samples_of(
-            [future.result() for future in playing], update.gamma, update.gae_lambda
-        )
+        config, update = self.config, self.config.update
+        key = kernel.draw(kernel.draw(config.seed, LINEUP_STREAM), self.learner.updates)
+        lineup = self.league.lineup(key)
+        rollouts = list(pool.map(lambda group: self._play(group, lineup), self.groups))
+        samples = samples_of(rollouts, update.gamma, update.gae_lambda)
         if len(samples.view):
             report = self.learner.update(samples, self.progress(), self.rng, pool)
             self._reports.append(report)
@@ -159,6 +154,11 @@ class Trainer:
         self.steps += steps
         self.seconds += time.monotonic() - began
         self._interval = self._interval[0] + steps, self._interval[1] + time.monotonic() - began
+
+    def _play(self, group: GameGroup, lineup: Lineup) -> Rollout:
+        config, frozen = self.config, self.league.policies()
+        with mixed_precision(self.device, config.precision):
+            return collect(group, self.live, frozen, lineup, config.rollout, config.update.gamma)
 
     def _count_games(self) -> None:
         """Hand the finished games to the league, which may take a snapshot."""
@@ -311,7 +311,7 @@ class Trainer:
             if here != there:
                 raise PylosError(f"{name}: the run has {there}, got {here}")
         self.learner.network.load_state_dict(state["network"])
-        self.learner.optimiser.load_state_dict(state["optimiser"])
+        self.learner.load_optimiser(state["optimiser"])
         self.learner.updates = state["updates"]
         self.live.take(self.learner.network)
         for group, games in zip(self.groups, saved, strict=True):
