@@ -327,7 +327,8 @@ def test_accumulated_parts_give_the_whole_batchs_step() -> None:
     for parts in (1, 4):
         torch.manual_seed(0)
         net = build(NetworkConfig(width=16, blocks=1), RULES)
-        learner = Learner(net, LearnerConfig(accumulate=parts, warmup=0), torch.device("cpu"))
+        config = LearnerConfig(accumulate=parts, warmup=0, amp=False)
+        learner = Learner(net, config, torch.device("cpu"))
         for _ in range(3):
             learner.step(fixed_batch(replay, 32), 0.0)
         weights.append(torch.cat([p.flatten() for p in learner.network.parameters()]))

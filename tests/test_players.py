@@ -333,6 +333,20 @@ def test_a_canonical_network_does_not_turn_where_rules_are_not_symmetric() -> No
     assert np.array_equal(answers[0][0], answers[1][0])
 
 
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 130])
+def test_half_precision_answers_every_number_of_positions(count: int) -> None:
+    packed = load_labels(RULES).packed[:count]
+    answers = []
+    for dtype in (torch.float32, torch.bfloat16):
+        torch.manual_seed(0)
+        net = build(NetworkConfig("patterns", width=16, blocks=1, canonical=True), RULES)
+        answers.append(Evaluator(net, RULES, torch.device("cpu"), dtype)(packed))
+    (logits, values), (half_logits, half_values) = answers
+    assert half_logits.shape == (count, kernel.NUM_ACTIONS)
+    assert np.allclose(half_logits, logits, atol=0.1)
+    assert np.allclose(half_values, values, atol=0.1)
+
+
 def test_at_the_board_a_search_keeps_its_tree(evaluator: Evaluator) -> None:
     config = SearchConfig(simulations=24, gumbel_scale=0.0)
     player = SearchPlayer(evaluator, config, "search", seed=0).at_board()

@@ -109,7 +109,7 @@ class LearnerConfig:
     """Turn and mirror every sample at random (needs rules that are symmetric); a canonical network
     sees each sample one way only."""
     amp: bool = True
-    """bfloat16 where the device is CUDA."""
+    """Products of matrices in bfloat16 where the device has instructions for it."""
     compile: bool = True
     """torch.compile where the device is CUDA."""
 

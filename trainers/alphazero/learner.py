@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from trainers.alphazero.config import LearnerConfig
 from trainers.alphazero.replay import Batch
-from trainers.network import Output, PolicyValueNetwork, masked
+from trainers.network import Output, PolicyValueNetwork, masked, mixed_precision
 
 SMALLEST: Final = -60.0
 """Log-probabilities below it are as good as none."""
@@ -81,7 +81,7 @@ class Learner:
             lr=config.learning_rate,
             fused=device.type in ("cpu", "cuda"),
         )
-        self._amp = config.amp and device.type == "cuda"
+        self._precision = "auto" if config.amp else "float32"
         self._forward: Callable[[Tensor], Output] = self.network
         if config.compile and device.type == "cuda":
             self._forward = cast(Callable[[Tensor], Output], torch.compile(self.network))
@@ -107,7 +107,7 @@ class Learner:
         size = len(batch.value) // config.accumulate
         for begin in range(0, size * config.accumulate, size):
             part = Batch(*(tensor[begin : begin + size].to(self.device) for tensor in batch))
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self._amp):
+            with mixed_precision(self.device, self._precision):
                 output = self._forward(part.observation)
             losses = losses_of(output, part)
             loss = losses.policy + config.value_weight * losses.value
