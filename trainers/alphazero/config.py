@@ -83,13 +83,13 @@ class ReplayConfig:
 class LearnerConfig:
     """How the network learns."""
 
-    batch: int = 1024
+    batch: int = 2048
     """Samples of a step."""
     accumulate: int = 1
     """Parts that a batch is split into, for small memories."""
     reuse: float = 4.0
     """How often each sample is learnt from on average: balances learner and self-play."""
-    learning_rate: float = 6e-3
+    learning_rate: float = 8e-3
     """At its highest, after the warm-up."""
     final_share: float = 0.05
     """The schedule ends at this share of the learning rate."""

@@ -57,7 +57,7 @@ class SearchConfig:
     """Gumbel: 1 explores, 0 plays the best it finds."""
     c_visit: float = 50.0
     """Gumbel: added to the largest visit count to scale values against logits."""
-    c_scale: float = 0.25
+    c_scale: float = 1.0
     """Gumbel: scale of values against logits."""
     dirichlet_alpha: float = 0.3
     """PUCT: shape of the noise at the root."""
