@@ -36,7 +36,7 @@ def network_of(kind: str, rules: str = "advanced", **more: object) -> PolicyValu
     with torch.no_grad():
         for tensor in network.state_dict().values():
             if tensor.is_floating_point():
-                tensor += 0.3 * torch.rand_like(tensor)
+                tensor += 0.05 * torch.randn_like(tensor)
     return network
 
 
