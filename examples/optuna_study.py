@@ -29,7 +29,7 @@ from omegaconf import OmegaConf
 
 from pylos_env import oracle, testing
 from pylos_env.agents import Agent
-from pylos_env.oracle import Oracle
+from pylos_env.oracle import Oracle, OracleError
 from pylos_env.oracle.labels import Labels, has_labels, load_labels
 from pylos_env.oracle.solve import Solver
 from pylos_env.rules import Rules
@@ -115,12 +115,16 @@ def labels_of(rules: Rules, every: int, folder: Path) -> Labels:
         return load_labels(rules).every(every)
     if rules.levels == 4:
         raise SystemExit(f"no labelled positions ship for the rules '{rules}'")
-    Solver(rules, folder=folder, report=lambda text: None).solve()
+    try:
+        truth = Oracle.open(rules, folder)
+    except OracleError:
+        Solver(rules, folder=folder, report=lambda text: None).solve()
+        truth = Oracle.open(rules, folder)
     found: set[int] = set()
     for number in range(20_000 // every):
         game = list(testing.random_game(rules, number).positions())[:-1]
         found |= {p.packed for p in game[number % 7 :: 7] if not p.take_backs_left}
-    return Oracle.open(rules, folder).label(np.array(sorted(found), dtype=np.int64))
+    return truth.label(np.array(sorted(found), dtype=np.int64))
 
 
 def run_trial(trainer: str, overrides: Sequence[str], folder: Path, budget: int) -> None:

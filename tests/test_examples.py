@@ -167,16 +167,16 @@ def test_rllib_adapter_names_and_types_and_refuses_illegal_moves() -> None:
 
 TINY = {
     "alphazero": [
-        "network={width: 16, blocks: 1}",
-        "selfplay={games: 32, backend: threads, groups: 1}",
+        "network.width=16",
+        "selfplay={games: 32, backend: threads, groups: 1, plies_per_cycle: 8, opening_plies: 8}",
         "replay.start=100",
         "learner={batch: 64, warmup: 5}",
     ],
-    "ppo": ["network={width: 16}", "rollout={games: 32, plies: 16}", "update.minibatch=256"],
+    "ppo": ["network.width=16", "rollout={games: 32, plies: 16}", "update.minibatch=256"],
 }
 
 
-@pytest.mark.parametrize(("trainer", "budget"), [("alphazero", 64), ("ppo", 2048)])
+@pytest.mark.parametrize(("trainer", "budget"), [("alphazero", 150), ("ppo", 2048)])
 def test_optuna_study_goes_on_where_it_stopped(
     trainer: str, budget: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
