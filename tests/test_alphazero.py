@@ -21,8 +21,8 @@ from omegaconf import OmegaConf
 from pylos_env import Position, PylosError, Rules, kernel
 from pylos_env.observation import Observer
 from pylos_env.testing import random_game
-from trainers import paths
-from trainers.alphazero import cli, selfplay
+from trainers import command, paths
+from trainers.alphazero import selfplay
 from trainers.alphazero.config import (
     AlphaZeroConfig,
     BudgetConfig,
@@ -654,7 +654,8 @@ def test_the_command_refuses_before_work_begins(tmp_path: Path) -> None:
 def test_a_resumed_run_keeps_its_settings(tmp_path: Path) -> None:
     run_quietly(tiny(tmp_path))
     given = OmegaConf.create({"resume": str(tmp_path)})
-    config = OmegaConf.to_object(cli.resumed(given, [f"resume={tmp_path}", "budget.steps=99"]))
+    overrides = [f"resume={tmp_path}", "budget.steps=99"]
+    config = OmegaConf.to_object(command.resumed(AlphaZeroConfig, given, overrides))
     assert isinstance(config, AlphaZeroConfig)
     assert config.network.width == 16
     assert config.budget.steps == 99

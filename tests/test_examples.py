@@ -21,6 +21,7 @@ from pylos_env import pylos_v0
 EXAMPLES = Path(__file__).parent.parent / "examples"
 LIBRARIES = {
     "maskable_ppo": "sb3_contrib",
+    "optuna_study": "optuna",
     "rllib_action_mask": "ray.rllib",
     "tianshou_dqn": "tianshou",
     "torchrl_pettingzoo": "torchrl",
@@ -160,3 +161,41 @@ def test_rllib_adapter_names_and_types_and_refuses_illegal_moves() -> None:
     assert isinstance(reward, float)
     with pytest.raises(pylos_env.IllegalMoveError, match="outside the mask"):
         env.step(int(observation["action_mask"].argmin()))
+
+
+# Optuna
+
+TINY = {
+    "alphazero": [
+        "network.width=16",
+        "selfplay={games: 32, backend: threads, groups: 1, plies_per_cycle: 8, opening_plies: 8}",
+        "replay.start=100",
+        "learner={batch: 64, warmup: 5}",
+    ],
+    "ppo": ["network.width=16", "rollout={games: 32, plies: 16}", "update.minibatch=256"],
+}
+
+
+@pytest.mark.parametrize(("trainer", "budget"), [("alphazero", 150), ("ppo", 2048)])
+def test_optuna_study_goes_on_where_it_stopped(
+    trainer: str, budget: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = load("optuna_study")
+    options = {
+        "trainer": trainer,
+        "budget": budget,
+        "rules": "advanced levels=3",
+        "every": 100,
+        "folder": str(tmp_path),
+        "overrides": TINY[trainer],
+    }
+    first = example.train(trials=1, **options)
+    assert first.trials == 1
+    assert 0 < first.share < 1
+    second = example.train(trials=2, **options)
+    assert second.trials == 2
+    assert second.share >= first.share
+    assert set(second.knobs) == set(first.knobs)
+    assert capsys.readouterr().out.count("trial ") == 2, "a finished trial was run again"
+    assert len(list(tmp_path.glob(f"{trainer}_*/checkpoints"))) == 2
+    assert (tmp_path / f"{trainer}.png").stat().st_size > 10_000

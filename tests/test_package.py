@@ -80,6 +80,12 @@ TRAINER_ROOMS = [
     "running",
     "command",
     "players",
+    "export.model",
+    "export.onnx_file",
+    "export.card",
+    "export.cli",
+    "export.__main__",
+    "export",
     "ratings",
     "arena.openings",
     "arena.games",
@@ -140,6 +146,7 @@ TRAINERS_NEED = {
     "tensorboard",
     "torch",
 }
+EXPORT_NEEDS = {"onnx", "onnxruntime"}
 WITHOUT_TORCH = ("search", "arena", "play", "ratings", "manifest", "files")
 
 
@@ -216,6 +223,8 @@ def test_modules_import_only_what_stands_above_them(name: str) -> None:
 @pytest.mark.parametrize("name", TRAINERS)
 def test_trainers_import_only_what_stands_above_them(name: str) -> None:
     needs = TRAINERS_NEED | {"pylos_env"}
+    if name.startswith("export."):
+        needs |= EXPORT_NEEDS
     if name.partition(".")[0] in WITHOUT_TORCH:
         needs -= {"torch", "tensorboard", "safetensors"}
     check_direction("trainers", TRAINER_ROOMS, name, TRAINERS[name], needs)

@@ -1,19 +1,29 @@
-"""What the trainers' command lines share: the folder of a run, and going on with one."""
+"""What the trainers' command lines share: the folder of a run, going on with one, and sweeps.
+
+A job of a sweep (`--multirun`) runs in a process of a launcher's making: it prints plain lines, as
+others write to the same terminal, and fails by an exception, which Hydra carries back. Its folder
+is `<hydra.sweep.dir>/<number>`. Where that holds the job's run already, since the sweep is given
+anew or a cluster has put the job back into its queue, the job goes on with it.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from pylos_env.errors import PylosError
 from trainers.checkpoints import RunFolder
+
+FREE_SETTINGS: Final = {"run", "resume", "console", "wandb", "keep", "threads", "budget"}
+"""What may differ when a run goes on."""
 
 
 def run_folder(resume: str, run: str, name: str) -> str:
@@ -39,21 +49,64 @@ def resumed(schema: type, given: DictConfig, overrides: Sequence[str]) -> DictCo
 
 def start(given: DictConfig, schema: type, train: Callable[[Any], object]) -> None:
     """Train with what Hydra has composed; a refusal is a sentence and the exit code 1."""
+    hydra = HydraConfig.get()
+    sweeping = hydra.mode == RunMode.MULTIRUN
     try:
         if given.resume:
-            given = resumed(schema, given, list(HydraConfig.get().overrides.task))
+            given = resumed(schema, given, list(hydra.overrides.task))
         config: Any = OmegaConf.to_object(given)
-        if not config.run and not config.resume:
-            config.run = HydraConfig.get().runtime.output_dir
+        if sweeping:
+            prepare_job(config, Path(hydra.runtime.output_dir))
+        elif not config.run and not config.resume:
+            config.run = hydra.runtime.output_dir
         train(config)
     except (PylosError, OmegaConfBaseException) as error:
+        if sweeping:
+            raise
         print(error, file=sys.stderr)
         sys.exit(1)
 
 
+def prepare_job(config: Any, folder: Path) -> None:
+    """Settle where a job of a sweep writes, and that it goes on with what is there."""
+    if config.console == "auto":
+        config.console = "plain"
+    if config.resume:
+        return
+    if config.run:
+        raise PylosError("run: the jobs of a sweep need folders of their own, set hydra.sweep.dir")
+    config.run = str(folder)
+    if not (folder / "checkpoints").is_dir():
+        return
+    run = RunFolder(folder, writable=False)
+    if run.latest() is None:
+        return
+    saved = run.load("latest", with_state=False).info.config
+    other = different_settings(saved, config.to_dict())
+    if other:
+        raise PylosError(
+            f"hydra.sweep.dir: {folder} holds a run with other settings ({', '.join(other)})"
+        )
+    config.resume, config.run = str(folder), ""
+
+
+def different_settings(saved: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Dotted names of what differs and would make another run of it."""
+    names = []
+    for name in sorted({*saved, *given} - FREE_SETTINGS):
+        before, now = saved.get(name), given.get(name)
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            names += [f"{name}.{inner}" for inner in different_settings(before, now)]
+        elif before != now:
+            names.append(name)
+    return names
+
+
 def check_resume(words: Sequence[str]) -> None:
     """Refuse a folder that is not there before Hydra makes it."""
+    sweeping = not {"-m", "--multirun"}.isdisjoint(words)
     for word in words:
-        name, _, folder = word.partition("=")
-        if name == "resume" and folder and not Path(folder).is_dir():
-            sys.exit(f"resume: there is no folder {folder!r}")
+        name, _, value = word.partition("=")
+        for folder in value.split(",") if sweeping else [value]:
+            if name == "resume" and folder and not Path(folder).is_dir():
+                sys.exit(f"resume: there is no folder {folder!r}")

@@ -339,7 +339,7 @@ def make_player(text: str, seed: int | None = None) -> Agent:
     which, _, query = text.partition("?")
     if not which:
         raise PylosError("checkpoint: expected a path or a level, such as checkpoint:runs/first")
-    options = _parse_options(query)
+    options = parse_options(query)
     path, entered = find_checkpoint(which)
     simulations = entered if options.simulations is None else options.simulations
     evaluator = _cached_evaluator(path, path.stat().st_mtime_ns, options.device)
@@ -358,7 +358,7 @@ def _cached_evaluator(path: Path, _changed: int, device: str) -> Evaluator:
     return load_evaluator(load_weights(path), device)
 
 
-def _parse_options(query: str) -> Options:
+def parse_options(query: str) -> Options:
     readers: dict[str, Callable[[str], Any]] = {
         "simulations": lambda text: check_count("simulations", int(text), least=0),
         "temperature": float,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing.context import SpawnContext
 
 import torch
 
@@ -29,6 +31,17 @@ def workers(count: int) -> ThreadPoolExecutor:
     shared out, and rounded differently.
     """
     return ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,))
+
+
+def spawning() -> SpawnContext:
+    """Processes that begin afresh, also where this one is a worker of joblib's.
+
+    Such a worker was started by a method of joblib's own. It would be handed on to the children,
+    which do not know it and die of that.
+    """
+    if multiprocessing.get_start_method() not in multiprocessing.get_all_start_methods():
+        multiprocessing.set_start_method("spawn", force=True)
+    return multiprocessing.get_context("spawn")
 
 
 @contextmanager

@@ -3,42 +3,15 @@
 from __future__ import annotations
 
 import sys
-from datetime import datetime
-from pathlib import Path
-from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig
 
-from pylos_env.errors import PylosError
-from trainers import paths
+from trainers import command, paths
 from trainers.alphazero.config import AlphaZeroConfig
-from trainers.checkpoints import RunFolder
 
 ConfigStore.instance().store(name="schema", node=AlphaZeroConfig)
-
-
-def run_folder(resume: str, run: str, name: str) -> str:
-    """Where Hydra puts a run: the one to go on with, the one asked for, or a new one."""
-    return resume or run or f"runs/{name}/{datetime.now():%Y-%m-%d_%H-%M-%S}"
-
-
-OmegaConf.register_new_resolver("run_folder", run_folder, replace=True, use_cache=True)
-
-
-def resumed(given: DictConfig, overrides: list[str]) -> DictConfig:
-    """The settings of the run to go on with, with what was typed on top."""
-    choices = [word for word in overrides if word.partition("=")[0] in ("network", "experiment")]
-    if choices:
-        raise PylosError(f"{choices[0]}: a resumed run keeps its network and experiment")
-    folder = RunFolder(str(given.resume), writable=False)
-    saved = folder.load("latest", with_state=False).info.config
-    typed = OmegaConf.from_dotlist([word.lstrip("+") for word in overrides])
-    schema = OmegaConf.structured(AlphaZeroConfig)
-    return OmegaConf.merge(schema, dict(saved), typed)  # type: ignore[return-value]
 
 
 @hydra.main(
@@ -47,23 +20,11 @@ def resumed(given: DictConfig, overrides: list[str]) -> DictConfig:
 def launch(given: DictConfig) -> None:
     from trainers.alphazero.train import train  # torch, only once the settings are known
 
-    try:
-        if given.resume:
-            given = resumed(given, list(HydraConfig.get().overrides.task))
-        config: Any = OmegaConf.to_object(given)
-        if not config.run and not config.resume:
-            config.run = HydraConfig.get().runtime.output_dir
-        train(config)
-    except (PylosError, OmegaConfBaseException) as error:
-        print(error, file=sys.stderr)
-        sys.exit(1)
+    command.start(given, AlphaZeroConfig, train)
 
 
 def main() -> None:
-    for word in sys.argv[1:]:
-        name, _, folder = word.partition("=")
-        if name == "resume" and folder and not Path(folder).is_dir():  # Hydra would make it
-            sys.exit(f"resume: there is no folder {folder!r}")
+    command.check_resume(sys.argv[1:])
     launch()
 
 

@@ -7,7 +7,6 @@ processes do not, but take some seconds to start.
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,6 +22,7 @@ from trainers.alphazero.config import AlphaZeroConfig
 from trainers.alphazero.selfplay import Game, GameGroup, Tally
 from trainers.network import PolicyValueNetwork, build, choose_device, fast_dtype
 from trainers.players import Evaluator
+from trainers.running import spawning
 
 Weights = dict[str, torch.Tensor]
 
@@ -137,7 +137,7 @@ class Processes:
     """A process for each group, with a network of its own."""
 
     def __init__(self, config: AlphaZeroConfig) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = spawning()
         self._tallies: list[Tally] = []
         self._ends: list[Connection] = []
         self._processes = []
