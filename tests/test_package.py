@@ -73,13 +73,16 @@ TRAINER_ROOMS = [
     "search.tree",
     "search.roots",
     "search.batched",
+    "search.pipeline",
     "search.single",
     "search",
     "network",
+    "distributed",
     "settings",
     "running",
     "command",
     "players",
+    "inference",
     "ratings",
     "arena.openings",
     "arena.games",
@@ -111,9 +114,14 @@ TRAINER_ROOMS = [
     "alphazero.selfplay",
     "alphazero.targets",
     "alphazero.replay",
+    "alphazero.feed",
     "alphazero.learner",
     "alphazero.evaluate",
     "alphazero.workers",
+    "alphazero.tasks",
+    "alphazero.cluster",
+    "alphazero.ray_pool",
+    "alphazero.backends",
     "alphazero.train",
     "alphazero.cli",
     "alphazero.__main__",
@@ -140,6 +148,7 @@ TRAINERS_NEED = {
     "tensorboard",
     "torch",
 }
+TRAINERS_MAY_NEED = {"alphazero.ray_pool": {"numba", "ray"}}
 WITHOUT_TORCH = ("search", "arena", "play", "ratings", "manifest", "files")
 
 
@@ -215,7 +224,7 @@ def test_modules_import_only_what_stands_above_them(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRAINERS)
 def test_trainers_import_only_what_stands_above_them(name: str) -> None:
-    needs = TRAINERS_NEED | {"pylos_env"}
+    needs = TRAINERS_NEED | {"pylos_env"} | TRAINERS_MAY_NEED.get(name, set())
     if name.partition(".")[0] in WITHOUT_TORCH:
         needs -= {"torch", "tensorboard", "safetensors"}
     check_direction("trainers", TRAINER_ROOMS, name, TRAINERS[name], needs)

@@ -70,21 +70,21 @@ class Evaluator:
         self.device = device
         self.dtype = dtype
         self.network = network.to(device, dtype).eval()
-        self._observer = Observer(network.config.observation, rules)
-        self._canonical = network.config.canonical and rules.symmetric
+        self.observer = Observer(network.config.observation, rules)
+        self.canonical = network.config.canonical and rules.symmetric
 
     def __call__(self, packed: Ints) -> tuple[Floats, Floats]:
-        if self._canonical:
+        if self.canonical:
             shown, symmetries = np.empty_like(packed), np.empty_like(packed)
             write_canonical(packed, shown, symmetries)
             logits, values = self._ask(shown)
-            return _turned_back(logits, symmetries, ACTION_SYMMETRIES), values
+            return turned_back(logits, symmetries, ACTION_SYMMETRIES), values
         return self._ask(packed)
 
     def _ask(self, packed: Ints) -> tuple[Floats, Floats]:
-        observation = np.empty((len(packed), self._observer.size), dtype=np.float32)
-        _write_observations(packed, self.rules.code, self._observer.planes, observation)
-        batch = torch.from_numpy(observation.reshape(-1, *self._observer.shape))
+        observation = np.empty((len(packed), self.observer.size), dtype=np.float32)
+        write_observations(packed, self.rules.code, self.observer.planes, observation)
+        batch = torch.from_numpy(observation.reshape(-1, *self.observer.shape))
         with torch.inference_mode():
             output = self.network(batch.to(self.device, self.dtype))
         return output.logits.float().cpu().numpy(), output.value.float().cpu().numpy()
@@ -118,7 +118,7 @@ def write_canonical(packed: Ints, shown: Ints, symmetries: Ints) -> None:
 
 
 @jit
-def _turned_back(logits: Floats, symmetries: Ints, images: Ints) -> Floats:
+def turned_back(logits: Floats, symmetries: Ints, images: Ints) -> Floats:
     """Logits of turned positions, in the numbers of the positions themselves."""
     turned = np.empty_like(logits)
     for row in range(len(logits)):
@@ -129,7 +129,7 @@ def _turned_back(logits: Floats, symmetries: Ints, images: Ints) -> Floats:
 
 
 @jit
-def _write_observations(packed: Ints, rules: int, planes: bool, out: Floats) -> None:
+def write_observations(packed: Ints, rules: int, planes: bool, out: Floats) -> None:
     for row in range(len(packed)):
         kernel.write_observation(packed[row], rules, kernel.side_of(packed[row]), planes, out[row])
 

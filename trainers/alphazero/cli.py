@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import hydra
 from hydra.core.config_store import ConfigStore
@@ -17,6 +18,8 @@ from pylos_env.errors import PylosError
 from trainers import paths
 from trainers.alphazero.config import AlphaZeroConfig
 from trainers.checkpoints import RunFolder
+
+GROUPS: Final = ("network", "cluster", "experiment")
 
 ConfigStore.instance().store(name="schema", node=AlphaZeroConfig)
 
@@ -31,9 +34,9 @@ OmegaConf.register_new_resolver("run_folder", run_folder, replace=True, use_cach
 
 def resumed(given: DictConfig, overrides: list[str]) -> DictConfig:
     """The settings of the run to go on with, with what was typed on top."""
-    choices = [word for word in overrides if word.partition("=")[0] in ("network", "experiment")]
+    choices = [word for word in overrides if word.partition("=")[0] in GROUPS]
     if choices:
-        raise PylosError(f"{choices[0]}: a resumed run keeps its network and experiment")
+        raise PylosError(f"{choices[0]}: a resumed run keeps its network, cluster and experiment")
     folder = RunFolder(str(given.resume), writable=False)
     saved = folder.load("latest", with_state=False).info.config
     typed = OmegaConf.from_dotlist([word.lstrip("+") for word in overrides])
@@ -48,10 +51,10 @@ def launch(given: DictConfig) -> None:
     from trainers.alphazero.train import train  # torch, only once the settings are known
 
     try:
-        if given.resume:
+        if given.resume and not follows():
             given = resumed(given, list(HydraConfig.get().overrides.task))
         config: Any = OmegaConf.to_object(given)
-        if not config.run and not config.resume:
+        if not config.run and not config.resume and not follows():
             config.run = HydraConfig.get().runtime.output_dir
         train(config)
     except (PylosError, OmegaConfBaseException) as error:
@@ -59,7 +62,14 @@ def launch(given: DictConfig) -> None:
         sys.exit(1)
 
 
+def follows() -> bool:
+    """Whether `torchrun` has started this process behind another, whose settings it takes over."""
+    return int(os.environ.get("RANK", "0")) > 0
+
+
 def main() -> None:
+    if follows():  # the run's folder is the leader's
+        sys.argv += ["hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=none"]
     for word in sys.argv[1:]:
         name, _, folder = word.partition("=")
         if name == "resume" and folder and not Path(folder).is_dir():  # Hydra would make it
