@@ -34,7 +34,7 @@ $(VENV)/bench: $(VENV)/dev
 	$(PIP) --editable '.[bench]'
 	@touch $@
 
-# Ray pins an older Gymnasium, so it gets an environment of its own
+# Ray's RLlib pins an older Gymnasium, so it gets an environment of its own
 $(VENV)-rllib/dev: pyproject.toml constraints-rllib.txt
 	$(PYTHON) -m venv $(VENV)-rllib
 	$(VENV)-rllib/bin/python -m pip --disable-pip-version-check install --quiet \

@@ -122,6 +122,7 @@ TRAINER_ROOMS = [
     "alphazero.cluster",
     "alphazero.ray_pool",
     "alphazero.backends",
+    "alphazero.reporting",
     "alphazero.train",
     "alphazero.cli",
     "alphazero.__main__",

@@ -10,6 +10,7 @@ between cards and over Gloo between CPUs; everything else, which is little, goes
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -47,7 +48,7 @@ class Rank:
     def device(self, name: str) -> torch.device:
         """The device of this process: each has a card of its own."""
         device = choose_device(name)
-        if device.type != "cuda" or self.count == 1 or device.index is not None:
+        if device.type != "cuda" or self.count == 1 or ":" in name:
             return device
         if self.local >= torch.cuda.device_count():
             raise PylosError(
@@ -71,10 +72,12 @@ class Rank:
 
     def from_leader(self, value: Value | None) -> Value:
         """The leader's value, in every process."""
-        box: list[Any] = [value]
-        if self.count > 1:
-            dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
-        found: Value = box[0]
+        if self.count == 1:
+            assert value is not None
+            return value
+        box: list[Any] = [_to_bytes(value)]
+        dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
+        found: Value = _from_bytes(box[0])
         return found
 
     def gathered(self, value: Value) -> list[Value]:
@@ -82,8 +85,8 @@ class Rank:
         if self.count == 1:
             return [value]
         found: list[Any] = [None] * self.count if self.leads else []
-        dist.gather_object(value, found if self.leads else None, dst=0)
-        return found
+        dist.gather_object(_to_bytes(value), found if self.leads else None, dst=0)
+        return [_from_bytes(data) for data in found]
 
     def scattered(self, values: Sequence[Value] | None) -> Value:
         """The leader has a value for each process; returns this process's own."""
@@ -91,8 +94,9 @@ class Rank:
             assert values is not None
             return values[0]
         box: list[Any] = [None]
-        dist.scatter_object_list(box, list(values) if values is not None else None, src=0)
-        found: Value = box[0]
+        sent = None if values is None else [_to_bytes(value) for value in values]
+        dist.scatter_object_list(box, sent, src=0)
+        found: Value = _from_bytes(box[0])
         return found
 
     @torch.no_grad()
@@ -106,6 +110,17 @@ class Rank:
                     assert statistic is not None
                     dist.all_reduce(statistic)
                     statistic /= self.count
+
+
+def _to_bytes(value: object) -> bytes:
+    """By torch's own format: plain pickles of its tensors know fewer types of numbers."""
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+def _from_bytes(data: bytes) -> Any:
+    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=False)
 
 
 ALONE: Final = Rank()

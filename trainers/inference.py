@@ -13,6 +13,7 @@ evaluator's own answers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
@@ -39,7 +40,9 @@ class Inference:
     ) -> None:
         self.evaluator = evaluator
         self._cuda = evaluator.device.type == "cuda"
-        self._network = torch.compile(evaluator.network) if compiled else evaluator.network
+        self._network: Callable[[torch.Tensor], Output] = evaluator.network
+        if compiled:
+            self._network = torch.compile(evaluator.network)
         self._padded = compiled
         self._pool = ThreadPoolExecutor(1, initializer=_alone) if background else None
         self._free: list[Lane] = []
@@ -81,7 +84,7 @@ class Inference:
     def _mark(self) -> None:
         """Lanes wait for the new weights, and for nothing else that this thread has asked for."""
         if self._cuda:
-            self._weights_are_there = torch.cuda.Event()
+            self._weights_are_there = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._weights_are_there.record()
 
     def close(self) -> None:
@@ -102,8 +105,11 @@ class Lane:
         self._shape = observer.shape
         self._logits = torch.empty((capacity, NUM_ACTIONS), pin_memory=cuda)
         self._values = torch.empty(capacity, pin_memory=cuda)
-        self._stream = torch.cuda.Stream(device) if cuda else None
-        self._done = torch.cuda.Event() if cuda else None
+        self._stream: torch.cuda.Stream | None = None
+        self._done: torch.cuda.Event | None = None
+        if cuda:
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._symmetries = np.zeros(0, dtype=np.int64)
         self._count = 0
 
@@ -111,7 +117,7 @@ class Lane:
         self,
         packed: Ints,
         size: int,
-        network: torch.nn.Module,
+        network: Callable[[torch.Tensor], Output],
         weights_are_there: torch.cuda.Event | None,
     ) -> None:
         """Begin to answer; rows beyond the positions, up to `size`, are asked for nothing."""
@@ -127,7 +133,7 @@ class Lane:
             if self._stream is not None and weights_are_there is not None:
                 self._stream.wait_event(weights_are_there)
             batch = batch.to(evaluator.device, non_blocking=True).to(evaluator.dtype)
-            output: Output = network(batch)
+            output = network(batch)
             count = self._count
             self._logits[:count].copy_(output.logits[:count].float(), non_blocking=True)
             self._values[:count].copy_(output.value[:count].float(), non_blocking=True)

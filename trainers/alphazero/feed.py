@@ -20,7 +20,7 @@ def feed(draw: Callable[[], Batch], count: int, device: torch.device) -> Iterato
         for _ in range(count):
             yield on_device(draw(), device)
         return
-    copying = torch.cuda.Stream(device)
+    copying = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     coming: Batch | None = None
     for number in range(count):
         if coming is None:

@@ -78,10 +78,7 @@ def reports_of(begun: Sequence[Begun]) -> list[StepReport]:
     if not begun:
         return []
     rows = torch.stack([step.numbers for step in begun]).tolist()
-    return [
-        StepReport(*row, learning_rate=step.learning_rate)
-        for row, step in zip(rows, begun, strict=True)
-    ]
+    return [StepReport(*row, step.learning_rate) for row, step in zip(rows, begun, strict=True)]
 
 
 def wdl_targets(value: Tensor) -> Tensor:
@@ -120,9 +117,7 @@ class Learner:
         self._parallel: DistributedDataParallel | None = None
         if rank.count > 1:
             devices = [device] if device.type == "cuda" else None
-            self._parallel = DistributedDataParallel(
-                self.network, device_ids=devices, broadcast_buffers=False
-            )
+            self._parallel = DistributedDataParallel(self.network, device_ids=devices)
         self._forward: Callable[[Tensor], Output] = self._parallel or self.network
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high" if config.tf32 else "highest")
@@ -183,7 +178,7 @@ class Learner:
         """Only the last part of a batch sends the gradients of all parts."""
         if self._parallel is None:
             return nullcontext()
-        return cast(AbstractContextManager[object], self._parallel.no_sync())  # type: ignore[no-untyped-call]
+        return cast(AbstractContextManager[object], self._parallel.no_sync())
 
     @torch.no_grad()
     def _average(self) -> None:

@@ -65,7 +65,7 @@ def pin_threads(count: int) -> None:
 
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[name] = str(count)
-    config.reload_config()  # type: ignore[attr-defined]
+    config.reload_config()  # type: ignore[no-untyped-call]
     torch.set_num_threads(count)
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,6 @@ import torch
 from pylos_env.batch import default_threads
 from pylos_env.errors import PylosError
 from pylos_env.observation import Observer
-from pylos_env.position import Position
-from pylos_env.record import GameRecord
 from pylos_env.rules import Rules
 from trainers.alphazero.backends import make_workers
 from trainers.alphazero.config import AlphaZeroConfig, ConfigError, check
@@ -38,6 +36,7 @@ from trainers.alphazero.evaluate import Evaluation, Judge, checkpoint_name, free
 from trainers.alphazero.feed import feed
 from trainers.alphazero.learner import Learner, StepReport, reports_of
 from trainers.alphazero.replay import Replay, View
+from trainers.alphazero.reporting import Recent, figures_of, mean, record_of
 from trainers.alphazero.selfplay import Game, winner_of
 from trainers.alphazero.targets import samples_of
 from trainers.checkpoints import CheckpointInfo, RunFolder, check_fits, rng_state, set_rng_state
@@ -81,22 +80,6 @@ def _train(config: AlphaZeroConfig, metrics: Metrics | None, rank: Rank) -> Path
             )
         trainer.run(stack.enter_context(metrics))
     return path
-
-
-@dataclass
-class Recent:
-    """What all processes did since the last report."""
-
-    games: int = 0
-    seconds: float = 1e-9
-    moves: float = 0
-    simulations: float = 0
-
-    def add(self, games: int, seconds: float, moves: float, simulations: float) -> None:
-        self.games += games
-        self.seconds += seconds
-        self.moves += moves
-        self.simulations += simulations
 
 
 class Trainer:
@@ -289,7 +272,7 @@ class Trainer:
                 accepted = score >= self.config.gate.threshold
         if accepted:
             self.best = frozen
-        values = _figures_of(found)
+        values = figures_of(found)
         if score is not None:
             values |= {"gate/score": score, "gate/accepted": float(accepted)}
         metrics.scalars(step, values)
@@ -388,12 +371,14 @@ class Trainer:
 
     def resume(self) -> int:
         """Take up the newest good checkpoint of the folder; returns its step."""
-        step, common, parts = None, None, None
+        found: tuple[int, dict[str, Any]] | None = None
+        parts: list[dict[str, Any]] | None = None
         if self.rank.leads:
             checkpoint = self.folder.load("latest")
             check_fits(checkpoint, self.rules, self.config.network.observation)
             assert checkpoint.state is not None
-            step, common = checkpoint.info.step, dict(checkpoint.state)
+            common = dict(checkpoint.state)
+            found = checkpoint.info.step, common
             own = {name: common.pop(name) for name in ("replay", "groups", "rng")}
             parts = [own, *common.pop("others", [])]
             if len(parts) != self.rank.count:
@@ -401,7 +386,7 @@ class Trainer:
                     f"the run was trained by {len(parts)} processes, go on with as many: "
                     f"torchrun --nproc-per-node={len(parts)}"
                 )
-        step, state = self.rank.from_leader((step, common))
+        step, state = self.rank.from_leader(found)
         own = self.rank.scattered(parts)
         self.replay.set_state(own["replay"])
         self.workers.set_states(own["groups"])
@@ -416,7 +401,6 @@ class Trainer:
         self.seconds = state["seconds"]
         self.owed = state["owed"]
         self.evaluated = state["evaluated"]
-        assert step is not None
         return step
 
     # Figures
@@ -428,15 +412,15 @@ class Trainer:
         decided = [winner for game in games if (winner := winner_of(game)) is not None]
         progress = self.progress()
         figures = {
-            "train/loss": _mean([s.loss for s in steps]),
-            "train/policy_loss": _mean([s.policy_loss for s in steps]),
-            "train/value_loss": _mean([s.value_loss for s in steps]),
-            "train/entropy": _mean([s.entropy for s in steps]),
-            "train/grad_norm": _mean([s.grad_norm for s in steps]),
+            "train/loss": mean([s.loss for s in steps]),
+            "train/policy_loss": mean([s.policy_loss for s in steps]),
+            "train/value_loss": mean([s.value_loss for s in steps]),
+            "train/entropy": mean([s.entropy for s in steps]),
+            "train/grad_norm": mean([s.grad_norm for s in steps]),
             "train/learning_rate": steps[-1].learning_rate,
             "selfplay/games": float(self.games),
             "selfplay/positions": float(self.samples),
-            "selfplay/game_length": _mean([float(len(game.actions)) for game in games]),
+            "selfplay/game_length": mean([float(len(game.actions)) for game in games]),
             "selfplay/draw_rate": 1 - len(decided) / len(games),
             "replay/size": float(len(self.replay) * self.rank.count),
             "perf/simulations_per_second": recent.simulations / recent.seconds,
@@ -447,38 +431,6 @@ class Trainer:
             **self.workers.figures(),
         }
         if decided:
-            figures["selfplay/first_player_score"] = 1 - _mean([float(w) for w in decided])
+            figures["selfplay/first_player_score"] = 1 - mean([float(w) for w in decided])
         self._steps, self._finished = [], games[-1:]
         return figures
-
-
-def _figures_of(found: Evaluation) -> dict[str, float]:
-    assert found.rating is not None
-    values = {
-        "eval/win_rate_vs_random": found.win_rates["random"],
-        "eval/draw_rate": found.draw_rate,
-        "eval/rating": found.rating.elo,
-        "eval/rating_low": found.rating.low,
-        "eval/rating_high": found.rating.high,
-    }
-    for name, rate in found.win_rates.items():
-        if name.startswith("alphabeta"):
-            values["eval/win_rate_vs_alphabeta"] = rate
-        elif name == "rule_based":
-            values["eval/win_rate_vs_rule_based"] = rate
-    if found.truth is not None:
-        values["eval/oracle_preserving"] = found.truth.preserving.rate
-        values["eval/oracle_preserving_won"] = found.truth.won.rate
-        values["eval/oracle_preserving_drawn"] = found.truth.drawn.rate
-        if found.truth.wrong_sign is not None:
-            values["eval/value_wrong_sign"] = found.truth.wrong_sign.rate
-    return {name: value for name, value in values.items() if value == value}
-
-
-def record_of(game: Game, rules: Rules) -> GameRecord:
-    tags = {"Event": "self-play", "Round": str(game.number)}
-    return GameRecord(Position(game.start, rules), tuple(game.actions), tags)
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
