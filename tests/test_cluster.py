@@ -23,7 +23,7 @@ from pylos_env import PylosError, Rules, kernel
 from tests.test_alphazero import composed, last_weights, run_quietly, tiny
 from trainers.alphazero.cluster import LocalPool, TaskWorkers
 from trainers.alphazero.config import AlphaZeroConfig, ClusterConfig, check
-from trainers.alphazero.ray_pool import RayPool
+from trainers.alphazero.ray_pool import RayPool, Worker
 from trainers.alphazero.selfplay import Game
 from trainers.alphazero.tasks import Task, TaskGroup, pack, play_task, unpack
 from trainers.alphazero.train import Trainer, train
@@ -144,7 +144,7 @@ def test_a_run_by_tasks_goes_on_bit_for_bit(tmp_path: Path) -> None:
 
         def counted() -> None:
             cycle()
-            if next(cycles) == 4:
+            if next(cycles) == 3:
                 trainer.stopped.set()
 
         trainer.cycle = counted  # type: ignore[method-assign]
@@ -202,6 +202,7 @@ def test_the_example_of_a_cluster_is_one() -> None:
 # A Ray cluster of several nodes on this machine
 
 pytestmark = [
+    pytest.mark.xdist_group("ray"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
@@ -232,10 +233,6 @@ def until(condition: Callable[[], object], seconds: float = 120) -> None:
         time.sleep(0.02)
 
 
-def nodes_of(pool: RayPool) -> set[str]:
-    return {worker.node for worker in pool.workers()}
-
-
 def test_a_cluster_plays_the_games_of_this_process(cluster: Any, tmp_path: Path) -> None:
     """The same tasks, the same weights: every game alike, whoever has played it."""
     config = by_tasks(tmp_path, "ray")
@@ -259,49 +256,19 @@ def test_a_killed_actor_and_nodes_that_come_and_go_change_nothing(
     cluster: Any, tmp_path: Path
 ) -> None:
     """A run meets all of it and ends with the weights of a run in this process, bit for bit."""
-    run_quietly(by_tasks(tmp_path / "local"))
-    config = by_tasks(tmp_path / "ray", "ray")
-    events: list[str] = []
-    with RunFolder(tmp_path / "ray") as folder:
-        trainer = Trainer(config, folder)
-        workers = trainer.workers
-        assert isinstance(workers, TaskWorkers)
-        pool = workers._pool
-        assert isinstance(pool, RayPool)
-        extra: list[Any] = []
-        cycle, cycles = trainer.cycle, itertools.count(1)
-
-        def eventful() -> None:
-            number = next(cycles)
-            if number == 2:
-                until(lambda: any(worker.task for worker in pool.workers()))
-                busy = next(worker for worker in pool.workers() if worker.task)
-                os.kill(busy.pid, signal.SIGKILL)
-                until(lambda: pool.lost == 1)
-                until(lambda: pool.workers() and pool.workers()[0].pid != busy.pid)
-                events.append("killed")
-            if number == 3:
-                before = nodes_of(pool)
-                extra.append(cluster.add_node(num_cpus=1))
-                until(lambda: len(nodes_of(pool)) == 2)
-                joined = (nodes_of(pool) - before).pop()
-                until(lambda: is_busy_or_has_played(pool, joined))
-                events.append("joined")
-            if number == 4:
-                until(lambda: any(w.task for w in pool.workers() if w.node != home))
-                cluster.remove_node(extra.pop(), allow_graceful=False)
-                until(lambda: pool.lost == 2)
-                events.append("removed")
-            cycle()
-
-        until(pool.workers)
-        home = pool.workers()[0].node
-        trainer.cycle = eventful  # type: ignore[method-assign]
-        sink = MemorySink()
-        with closing(workers):
-            trainer.run(Metrics([sink]))
-        assert events == ["killed", "joined", "removed"]
-        assert trainer.learner.steps == 12
+    for backend in ("local", "ray"):
+        config = by_tasks(tmp_path / backend, backend)
+        config.cluster.games = config.cluster.at_once = 12
+        config.learner.reuse = 0.05
+        with RunFolder(tmp_path / backend) as folder:
+            trainer = Trainer(config, folder)
+            with closing(trainer.workers):
+                if backend == "ray":
+                    seen = disturb(trainer, cluster)
+                trainer.run(Metrics([MemorySink()]))
+                assert trainer.learner.steps == 12
+    assert seen["events"] == ["killed", "joined", "removed"]
+    assert seen["pool"].lost == 2
     same_weights(tmp_path / "local", tmp_path / "ray")
     games = [
         RunFolder(tmp_path / name, writable=False).load("latest").info.counters["games"]
@@ -310,8 +277,49 @@ def test_a_killed_actor_and_nodes_that_come_and_go_change_nothing(
     assert games[0] == games[1]
 
 
-def is_busy_or_has_played(pool: RayPool, node: str) -> bool:
-    return any(w.task is not None or w.played for w in pool.workers() if w.node == node)
+def disturb(trainer: Trainer, cluster: Any) -> dict[str, Any]:
+    """Kill an actor, add a node and take it away again while a run is under way."""
+    workers = trainer.workers
+    assert isinstance(workers, TaskWorkers)
+    pool = workers._pool
+    assert isinstance(pool, RayPool)
+    seen: dict[str, Any] = {"events": [], "pool": pool}
+    begin, rounds = workers.begin, itertools.count(1)
+
+    def begin_and_disturb(network: PolicyValueNetwork) -> None:
+        begin(network)
+        number = next(rounds)
+        if number == 2:
+            victim = busy_one(pool, pool.workers())
+            os.kill(victim.pid, signal.SIGKILL)
+            seen["events"].append("killed")
+        elif number == 3:
+            before = {worker.node for worker in pool.workers()}
+            seen["node"] = cluster.add_node(num_cpus=1)
+            until(lambda: {worker.node for worker in pool.workers()} - before)
+            seen["joined"] = next(w for w in pool.workers() if w.node not in before)
+            seen["events"].append("joined")
+        elif number == 4:  # there are two tasks now, and two actors without any
+            until(lambda: seen["joined"].played)
+        elif number == 5:
+            busy_one(pool, [seen["joined"]])
+            cluster.remove_node(seen["node"], allow_graceful=False)
+            seen["events"].append("removed")
+
+    workers.begin = begin_and_disturb  # type: ignore[method-assign]
+    until(pool.workers)
+    return seen
+
+
+def busy_one(pool: RayPool, among: list[Worker]) -> Worker:
+    """One that has a task, if there is one soon; an idle one is missed with its next task."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        for worker in among:
+            if worker.task is not None:
+                return worker
+        time.sleep(0.01)
+    return among[0]
 
 
 def test_a_task_that_fails_is_told(cluster: Any, tmp_path: Path) -> None:

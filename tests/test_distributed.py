@@ -20,6 +20,7 @@ from trainers.distributed import ALONE, Rank, rank_here
 from trainers.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.xdist_group("torchrun")  # they share what two processes have done
 
 
 def torchrun(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -18,6 +18,7 @@ from trainers.alphazero.workers import Pipelined, Threads, make_evaluator
 from trainers.inference import Inference, padded_size
 from trainers.network import NetworkConfig, build
 from trainers.players import Evaluator
+from trainers.running import torch_threads
 from trainers.search import Pending, Search, SearchConfig, drive_together
 from trainers.search.tree import Ints
 
@@ -98,13 +99,14 @@ def test_pipelined_searches_find_what_each_finds_alone() -> None:
     config = SearchConfig(simulations=12)
     roots = [positions(9, seed) for seed in (0, 20, 40)]
     keys = np.arange(9, dtype=np.int64)
-    alone = [Search(RULES, config, 9).run(packed, keys, evaluator) for packed in roots]
+    with torch_threads(1):
+        alone = [Search(RULES, config, 9).run(packed, keys, evaluator) for packed in roots]
     walks = [Search(RULES, config, 9).walk(packed, keys) for packed in roots]
     together = drive_together(walks, inference.submit)
+    inference.close()
     for one, other in zip(alone, together, strict=True):
         for mine, theirs in zip(one, other, strict=True):
             assert np.array_equal(mine, theirs)
-    inference.close()
 
 
 def test_the_device_always_has_a_question_while_trees_are_walked() -> None:

@@ -15,7 +15,7 @@ import torch
 from pylos_env import Rules
 from pylos_env.observation import Observer
 from tests.test_alphazero import fixed_batch, numbered, tiny
-from trainers.alphazero.config import LearnerConfig, ReplayConfig
+from trainers.alphazero.config import AlphaZeroConfig, LearnerConfig, ReplayConfig
 from trainers.alphazero.learner import Learner
 from trainers.alphazero.replay import Batch, Replay
 from trainers.alphazero.train import Trainer, _train
@@ -26,6 +26,7 @@ from trainers.network import NetworkConfig, build
 
 RULES = Rules.of("advanced")
 STEPS = 4
+STOP = 7  # cycle of a run
 NETWORKS = {
     "resmlp": NetworkConfig(width=16, blocks=1),
     "wdl": NetworkConfig(width=16, blocks=1, value_head="wdl"),
@@ -56,22 +57,31 @@ def learn(network: NetworkConfig, accumulate: int, rank: Rank) -> Learner:
     return learner
 
 
+def short(folder: Path) -> AlphaZeroConfig:
+    config = tiny(folder)
+    config.learner.reuse = 0.5
+    config.evaluation.every_steps = 5
+    config.evaluation.oracle_every = 0
+    config.budget.steps = 12
+    return config
+
+
 def interrupt(folder: Path, rank: Rank) -> None:
     """A whole run, and one that is stopped by the second process alone and then resumed."""
-    _train(tiny(folder / "whole"), Metrics([]), rank)
-    config = tiny(folder / "parts")
+    _train(short(folder / "whole"), Metrics([]), rank)
+    config = short(folder / "parts")
     run = RunFolder(folder / "parts") if rank.leads else None
     trainer = Trainer(config, run, rank)
     cycle, cycles = trainer.cycle, itertools.count(1)
 
     def counted() -> None:
-        if next(cycles) == 7 and not rank.leads:
+        if next(cycles) == STOP and not rank.leads:
             trainer.stopped.set()
         cycle()
 
     trainer.cycle = counted  # type: ignore[method-assign]
     trainer.run(Metrics([]))
-    assert trainer.learner.steps < 40
+    assert 0 < trainer.learner.steps < 12
     trainer.workers.close()
     if run is not None:
         run.close()
