@@ -77,8 +77,11 @@ def reports_of(begun: Sequence[Begun]) -> list[StepReport]:
     """What steps did; waits for the device, once."""
     if not begun:
         return []
+    reports = []
     rows = torch.stack([step.numbers for step in begun]).tolist()
-    return [StepReport(*row, step.learning_rate) for row, step in zip(rows, begun, strict=True)]
+    for (loss, policy, value, entropy, norm), step in zip(rows, begun, strict=True):
+        reports.append(StepReport(loss, policy, value, entropy, norm, step.learning_rate))
+    return reports
 
 
 def wdl_targets(value: Tensor) -> Tensor:
