@@ -34,7 +34,7 @@ $(VENV)/bench: $(VENV)/dev
 	$(PIP) --editable '.[bench]'
 	@touch $@
 
-# Ray pins an older Gymnasium, so it gets an environment of its own
+# Ray's RLlib pins an older Gymnasium, so it gets an environment of its own
 $(VENV)-rllib/dev: pyproject.toml constraints-rllib.txt
 	$(PYTHON) -m venv $(VENV)-rllib
 	$(VENV)-rllib/bin/python -m pip --disable-pip-version-check install --quiet \
@@ -55,7 +55,7 @@ web:  ## build the 3D board (needs Node; the page plays in 2D without it)
 	else echo "no npm here: the page plays in 2D"; fi
 
 test: $(VENV)/dev lint  ## lint, type-check and run every test
-	$(BIN)/python -m pytest --numprocesses $(PYTEST_JOBS)
+	$(BIN)/python -m pytest --numprocesses $(PYTEST_JOBS) --dist loadgroup
 	$(MAKE) test-rllib
 
 test-rllib: $(VENV)-rllib/dev  ## the environments and the RLlib example under the oldest Gymnasium

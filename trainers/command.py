@@ -8,6 +8,7 @@ anew or a cluster has put the job back into its queue, the job goes on with it.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -24,6 +25,8 @@ from trainers.checkpoints import RunFolder
 
 FREE_SETTINGS: Final = {"run", "resume", "console", "wandb", "keep", "threads", "budget"}
 """What may differ when a run goes on."""
+GROUPS: Final = ("network", "cluster", "experiment")
+"""Of a run's configs; what they set is saved with it."""
 
 
 def run_folder(resume: str, run: str, name: str) -> str:
@@ -36,9 +39,9 @@ OmegaConf.register_new_resolver("run_folder", run_folder, replace=True, use_cach
 
 def resumed(schema: type, given: DictConfig, overrides: Sequence[str]) -> DictConfig:
     """The settings of the run to go on with, with what was typed on top."""
-    choices = [word for word in overrides if word.partition("=")[0] in ("network", "experiment")]
+    choices = [word for word in overrides if word.partition("=")[0] in GROUPS]
     if choices:
-        raise PylosError(f"{choices[0]}: a resumed run keeps its network and experiment")
+        raise PylosError(f"{choices[0]}: a resumed run keeps its {', '.join(GROUPS)}")
     folder = RunFolder(str(given.resume), writable=False)
     saved = folder.load("latest", with_state=False).info.config
     typed = OmegaConf.from_dotlist([word.lstrip("+") for word in overrides])
@@ -52,12 +55,12 @@ def start(given: DictConfig, schema: type, train: Callable[[Any], object]) -> No
     hydra = HydraConfig.get()
     sweeping = hydra.mode == RunMode.MULTIRUN
     try:
-        if given.resume:
+        if given.resume and not follows():
             given = resumed(schema, given, list(hydra.overrides.task))
         config: Any = OmegaConf.to_object(given)
         if sweeping:
             prepare_job(config, Path(hydra.runtime.output_dir))
-        elif not config.run and not config.resume:
+        elif not config.run and not config.resume and not follows():
             config.run = hydra.runtime.output_dir
         train(config)
     except (PylosError, OmegaConfBaseException) as error:
@@ -65,6 +68,11 @@ def start(given: DictConfig, schema: type, train: Callable[[Any], object]) -> No
             raise
         print(error, file=sys.stderr)
         sys.exit(1)
+
+
+def follows() -> bool:
+    """Whether `torchrun` has started this process behind another, whose settings it takes over."""
+    return int(os.environ.get("RANK", "0")) > 0
 
 
 def prepare_job(config: Any, folder: Path) -> None:

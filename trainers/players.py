@@ -74,26 +74,26 @@ class Evaluator:
         self.device = device
         self.dtype = dtype
         self.network = network.to(device, dtype).eval()
-        self._observer = Observer(network.config.observation, rules)
-        self._canonical = network.config.canonical and rules.symmetric
+        self.observer = Observer(network.config.observation, rules)
+        self.canonical = network.config.canonical and rules.symmetric
         padded = device.type == "cpu" and dtype == torch.bfloat16
         self._batch_step = BATCH_STEP if padded else 1
 
     def __call__(self, packed: Ints) -> tuple[Floats, Floats]:
-        if self._canonical:
+        if self.canonical:
             shown, symmetries = np.empty_like(packed), np.empty_like(packed)
             write_canonical(packed, shown, symmetries)
             logits, values = self.ask(shown)
-            return _turned_back(logits, symmetries, ACTION_SYMMETRIES), values
+            return turned_back(logits, symmetries, ACTION_SYMMETRIES), values
         return self.ask(packed)
 
     def ask(self, packed: Ints) -> tuple[Floats, Floats]:
         """The same for positions as they are: a canonical network has to be shown its own."""
         count = len(packed)
         rows = -(-count // self._batch_step) * self._batch_step
-        observation = np.zeros((rows, self._observer.size), dtype=np.float32)
-        _write_observations(packed, self.rules.code, self._observer.planes, observation)
-        batch = torch.from_numpy(observation.reshape(-1, *self._observer.shape))
+        observation = np.zeros((rows, self.observer.size), dtype=np.float32)
+        write_observations(packed, self.rules.code, self.observer.planes, observation)
+        batch = torch.from_numpy(observation.reshape(-1, *self.observer.shape))
         with torch.inference_mode():
             output = self.network(batch.to(self.device, self.dtype))
         logits, values = output.logits[:count], output.value[:count]
@@ -128,7 +128,7 @@ def write_canonical(packed: Ints, shown: Ints, symmetries: Ints) -> None:
 
 
 @jit
-def _turned_back(logits: Floats, symmetries: Ints, images: Ints) -> Floats:
+def turned_back(logits: Floats, symmetries: Ints, images: Ints) -> Floats:
     """Logits of turned positions, in the numbers of the positions themselves."""
     turned = np.empty_like(logits)
     for row in range(len(logits)):
@@ -139,7 +139,7 @@ def _turned_back(logits: Floats, symmetries: Ints, images: Ints) -> Floats:
 
 
 @jit
-def _write_observations(packed: Ints, rules: int, planes: bool, out: Floats) -> None:
+def write_observations(packed: Ints, rules: int, planes: bool, out: Floats) -> None:
     for row in range(len(packed)):
         kernel.write_observation(packed[row], rules, kernel.side_of(packed[row]), planes, out[row])
 

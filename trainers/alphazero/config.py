@@ -30,7 +30,11 @@ class SelfPlayConfig:
     groups: int = 2
     """Groups of games, each with a process or thread of its own."""
     backend: str = "auto"
-    """threads, processes, or auto: processes where the device is the CPU. Games are the same."""
+    """threads, processes, pipelined (one thread walks the trees of one group while the device has
+    the leaves of another), or auto: processes where the device is the CPU, pipelined elsewhere.
+    Games are the same."""
+    compile: bool = True
+    """torch.compile of the network that plays where the device is CUDA."""
     plies_per_cycle: int = 16
     """Plies that every game moves on between two rounds of learning."""
     full_share: float = 1.0
@@ -47,6 +51,34 @@ class SelfPlayConfig:
     """Of the network that plays: auto (what the device does fastest), float32 or bfloat16."""
     max_plies: int = 200
     """A game of so many plies is broken off, without a winner."""
+
+
+@dataclass
+class ClusterConfig:
+    """Self-play as tasks of whole games, on other machines too: see docs/cluster.md."""
+
+    backend: str = "none"
+    """none: groups of games as `selfplay` says; ray: tasks for Ray's actors; local: the same tasks
+    in this process, to compare."""
+    address: str = ""
+    """Of the Ray cluster; empty: RAY_ADDRESS, a cluster on this machine, or else a new one."""
+    workers: int = 0
+    """The most actors at once; 0: as many as there is room for. More are asked of an autoscaler."""
+    cpus: int = 1
+    """Cores of one actor: its threads are held to them."""
+    gpus: float = 0.0
+    """Share of a card of one actor; 0: it plays on the CPU."""
+    learner_cpus: int = 1
+    """Cores of the trainer's own machine that actors leave free."""
+    games: int = 256
+    """Games of one task, played to their ends."""
+    at_once: int = 64
+    """Games of a task that move together."""
+    tasks_per_cycle: int = 4
+    """Tasks that are learnt from between two versions of the weights."""
+    in_flight: int = 16
+    """Tasks that are under way or waiting, at least one for each actor; the games of the last
+    of them were begun with weights that many tasks old."""
 
 
 @dataclass
@@ -112,6 +144,8 @@ class LearnerConfig:
     """Products of matrices in bfloat16 where the device has instructions for it."""
     compile: bool = True
     """torch.compile where the device is CUDA."""
+    tf32: bool = True
+    """Products of float32 matrices in TF32 where the device is CUDA."""
 
 
 @dataclass
@@ -181,6 +215,7 @@ class AlphaZeroConfig:
     )
     search: SearchConfig = field(default_factory=lambda: SearchConfig(simulations=16))
     selfplay: SelfPlayConfig = field(default_factory=SelfPlayConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
     targets: TargetsConfig = field(default_factory=TargetsConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
@@ -208,6 +243,14 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "selfplay.opening_plies": (0, 1000),
     "selfplay.temperature_plies": (0, 10**6),
     "selfplay.max_plies": (1, 10**6),
+    "cluster.workers": (0, 10**6),
+    "cluster.cpus": (1, 1024),
+    "cluster.gpus": (0, 1024),
+    "cluster.learner_cpus": (0, 1024),
+    "cluster.games": (1, 10**6),
+    "cluster.at_once": (1, 10**6),
+    "cluster.tasks_per_cycle": (1, 10**6),
+    "cluster.in_flight": (1, 10**6),
     "targets.win_discount": (0, 1),
     "targets.draw_value": (-1, 1),
     "targets.root_share": (0, 1),
@@ -238,7 +281,8 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "budget.steps": (0, 10**15),
 }
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
-    "selfplay.backend": ("auto", "threads", "processes"),
+    "selfplay.backend": ("auto", "threads", "processes", "pipelined"),
+    "cluster.backend": ("none", "local", "ray"),
     "selfplay.precision": ("auto", "float32", "bfloat16"),
     "targets.truncated": ("bootstrap", "draw", "mask"),
     "learner.schedule": ("cosine", "constant"),
@@ -281,6 +325,8 @@ def check(config: AlphaZeroConfig) -> None:
         raise ConfigError("learner.accumulate: must divide learner.batch")
     if config.selfplay.quick_simulations > config.search.simulations:
         raise ConfigError("selfplay.quick_simulations: more than search.simulations")
+    if config.cluster.in_flight < config.cluster.tasks_per_cycle:
+        raise ConfigError("cluster.in_flight: less than cluster.tasks_per_cycle")
     if config.replay.start > config.replay.capacity:
         raise ConfigError("replay.start: more than replay.capacity")
     try:

@@ -1,18 +1,26 @@
-"""The learner: one network, its optimiser, its averaged weights, and one step after the other."""
+"""The learner: one network, its optimiser, its averaged weights, and one step after the other.
+
+With several processes (`distributed`) each learns from its part of every batch; gradients are
+averaged on their way, so that all keep the same weights.
+"""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.distributed import all_reduce
 from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
 
 from trainers.alphazero.config import LearnerConfig
 from trainers.alphazero.replay import Batch
+from trainers.distributed import ALONE, Rank
 from trainers.network import Output, PolicyValueNetwork, masked, mixed_precision
 
 SMALLEST: Final = -60.0
@@ -38,13 +46,24 @@ class StepReport(NamedTuple):
     learning_rate: float
 
 
-def losses_of(output: Output, batch: Batch) -> Losses:
-    """Cross-entropy of the policies over legal actions, and the value's loss where it is known."""
+class Begun(NamedTuple):
+    """A step that the device may still be at."""
+
+    numbers: Tensor  # [5]: the first five of its report
+    learning_rate: float
+
+
+def losses_of(output: Output, batch: Batch, known: Tensor | None = None) -> Losses:
+    """Cross-entropy of the policies over legal actions, and the value's loss where it is known.
+
+    `known` is the number of known values that the loss is the mean of, if not those of the batch.
+    """
     log_policy = masked(output.logits.float(), batch.mask).log_softmax(dim=-1)
     policy = -(batch.policy * log_policy).sum(dim=-1).mean()
     shares = log_policy.detach().clamp(min=SMALLEST)  # exp is slow where it underflows
     entropy = -(shares.exp() * shares).sum(dim=-1).mean()
-    known = batch.weight.sum().clamp(min=1)
+    if known is None:
+        known = batch.weight.sum().clamp(min=1)
     if output.wdl is None:
         errors = (output.value.float() - batch.value) ** 2
     else:
@@ -52,6 +71,17 @@ def losses_of(output: Output, batch: Batch) -> Losses:
             output.wdl.float(), wdl_targets(batch.value), reduction="none"
         )
     return Losses(policy, (errors * batch.weight).sum() / known, entropy)
+
+
+def reports_of(begun: Sequence[Begun]) -> list[StepReport]:
+    """What steps did; waits for the device, once."""
+    if not begun:
+        return []
+    reports = []
+    rows = torch.stack([step.numbers for step in begun]).tolist()
+    for (loss, policy, value, entropy, norm), step in zip(rows, begun, strict=True):
+        reports.append(StepReport(loss, policy, value, entropy, norm, step.learning_rate))
+    return reports
 
 
 def wdl_targets(value: Tensor) -> Tensor:
@@ -64,9 +94,14 @@ class Learner:
     """Learns from batches; `playing` is the averaged network that plays and is saved."""
 
     def __init__(
-        self, network: PolicyValueNetwork, config: LearnerConfig, device: torch.device
+        self,
+        network: PolicyValueNetwork,
+        config: LearnerConfig,
+        device: torch.device,
+        rank: Rank = ALONE,
     ) -> None:
         self.config = config
+        self._rank = rank
         self.device = device
         self.network = network.to(device)
         self.playing = copy.deepcopy(self.network).eval()
@@ -82,9 +117,15 @@ class Learner:
             fused=device.type in ("cpu", "cuda"),
         )
         self._precision = "auto" if config.amp else "float32"
-        self._forward: Callable[[Tensor], Output] = self.network
-        if config.compile and device.type == "cuda":
-            self._forward = cast(Callable[[Tensor], Output], torch.compile(self.network))
+        self._parallel: DistributedDataParallel | None = None
+        if rank.count > 1:
+            devices = [device] if device.type == "cuda" else None
+            self._parallel = DistributedDataParallel(self.network, device_ids=devices)
+        self._forward: Callable[[Tensor], Output] = self._parallel or self.network
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("high" if config.tf32 else "highest")
+            if config.compile:
+                self._forward = cast(Callable[[Tensor], Output], torch.compile(self._forward))
 
     def learning_rate(self, progress: float) -> float:
         """The rate after a warm-up, at a share of the whole run."""
@@ -97,29 +138,50 @@ class Learner:
 
     def step(self, batch: Batch, progress: float) -> StepReport:
         """One step of the optimiser; `progress` is the share of the run that is over."""
+        return reports_of([self.begin_step(batch, progress)])[0]
+
+    def begin_step(self, batch: Batch, progress: float) -> Begun:
+        """The same without waiting for the device, so that the next batch can be made meanwhile."""
         config = self.config
         rate = self.learning_rate(progress)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.network.train()
         self.optimiser.zero_grad(set_to_none=True)
-        sums = torch.zeros(4)
-        size = len(batch.value) // config.accumulate
-        for begin in range(0, size * config.accumulate, size):
+        parts = config.accumulate
+        sums = torch.zeros(4, device=self.device)
+        known = self._known(batch.weight.to(self.device))
+        size = len(batch.value) // parts
+        for number in range(parts):
+            begin = number * size
             part = Batch(*(tensor[begin : begin + size].to(self.device) for tensor in batch))
-            with mixed_precision(self.device, self._precision):
-                output = self._forward(part.observation)
-            losses = losses_of(output, part)
-            loss = losses.policy + config.value_weight * losses.value
-            (loss / config.accumulate).backward()  # type: ignore[no-untyped-call]
-            sums += torch.stack([loss, *losses]).detach().cpu() / config.accumulate
+            with self._gradients_stay_here() if number + 1 < parts else nullcontext():
+                with mixed_precision(self.device, self._precision):
+                    output = self._forward(part.observation)
+                losses = losses_of(output, part, known)
+                loss = losses.policy + config.value_weight * losses.value
+                (loss / parts).backward()  # type: ignore[no-untyped-call]
+            sums += torch.stack([loss, *losses]).detach() / parts
         clip = config.clip if config.clip > 0 else math.inf
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), clip)
         self.optimiser.step()
+        self._rank.average_statistics(self.network)
         self.steps += 1
         self._average()
-        total, policy, value, entropy = sums.tolist()
-        return StepReport(total, policy, value, entropy, float(norm), rate)
+        return Begun(torch.cat([sums, norm.detach().reshape(1)]), rate)
+
+    def _known(self, weight: Tensor) -> Tensor:
+        """The known values of a batch, all processes' parts together, for each part of it."""
+        known = weight.sum()
+        if self._rank.count > 1:
+            all_reduce(known)
+        return known.clamp(min=1) / (self.config.accumulate * self._rank.count)
+
+    def _gradients_stay_here(self) -> AbstractContextManager[object]:
+        """Only the last part of a batch sends the gradients of all parts."""
+        if self._parallel is None:
+            return nullcontext()
+        return cast(AbstractContextManager[object], self._parallel.no_sync())
 
     @torch.no_grad()
     def _average(self) -> None:

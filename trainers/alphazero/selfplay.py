@@ -22,7 +22,7 @@ from pylos_env._jit import jit
 from pylos_env.kernel import draw, is_over, pick, play, random_action, side_of
 from pylos_env.rules import Rules
 from trainers.alphazero.config import SelfPlayConfig
-from trainers.search import Evaluate, Search, SearchConfig, SearchResult
+from trainers.search import Evaluate, Search, SearchConfig, SearchResult, Walk, drive
 from trainers.search.tree import Ints
 
 # streams of chance within one game
@@ -104,14 +104,18 @@ class GameGroup:
 
     def step(self, evaluate: Evaluate) -> list[Game]:
         """One ply of every game; returns those that ended."""
+        return drive(self.walk(), evaluate)
+
+    def walk(self) -> Walk[list[Game]]:
+        """The same ply, for a caller who brings the network's answers when they are there."""
         began = time.perf_counter()
         config, games = self._config, self.games
         plies = np.array([len(game.actions) for game in games], dtype=np.int64)
         numbers = np.array([game.number for game in games], dtype=np.int64)
         keys, full = _draw_keys(self._seed, numbers, plies, config.full_share)
         simulations = np.where(full, self._simulations, config.quick_simulations)
-        result = self._search.run(
-            self.packed, keys, evaluate, simulations, config.max_plies - plies
+        result = yield from self._search.walk(
+            self.packed, keys, simulations, config.max_plies - plies
         )
         actions = result.action
         if self._search.config.root == "puct":
@@ -139,7 +143,7 @@ class GameGroup:
                 games[row] = self._begin(row)
         cut = [game for game in finished if game.truncated]
         if cut:
-            _, values = evaluate(np.array([game.end for game in cut], dtype=np.int64))
+            _, values = yield np.array([game.end for game in cut], dtype=np.int64)
             for game, value in zip(cut, values.tolist(), strict=True):
                 game.last_value = value
         self.tally.moves += len(games)

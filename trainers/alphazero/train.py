@@ -9,16 +9,17 @@ meanwhile the learner takes as many steps as keep the reuse of samples at its se
 cycles before have brought, and the games play with the weights that these have left. So no core is
 idle, and still, with the same config and seed and a budget in games or steps, two runs give the
 same weights, interrupted or not.
+
+Started by `torchrun`, several processes train one network: each plays games of its own and learns
+from its own part of every batch. The first of them owns the run folder, evaluates and reports.
 """
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import asdict
+from contextlib import ExitStack, closing
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,72 +29,110 @@ import torch
 from pylos_env.batch import default_threads
 from pylos_env.errors import PylosError
 from pylos_env.observation import Observer
-from pylos_env.position import Position
-from pylos_env.record import GameRecord
 from pylos_env.rules import Rules
-from trainers.alphazero.config import AlphaZeroConfig, check
+from trainers.alphazero.backends import make_workers
+from trainers.alphazero.config import AlphaZeroConfig, ConfigError, check
 from trainers.alphazero.evaluate import Evaluation, Judge, checkpoint_name, freeze
-from trainers.alphazero.learner import Learner, StepReport
+from trainers.alphazero.feed import feed
+from trainers.alphazero.learner import Learner, StepReport, reports_of
 from trainers.alphazero.replay import Replay, View
+from trainers.alphazero.reporting import Recent, figures_of, mean, record_of
 from trainers.alphazero.selfplay import Game, winner_of
 from trainers.alphazero.targets import samples_of
-from trainers.alphazero.workers import make_workers, torch_threads
 from trainers.checkpoints import CheckpointInfo, RunFolder, check_fits, rng_state, set_rng_state
+from trainers.distributed import ALONE, Rank, joined
 from trainers.metrics import Metrics, open_metrics
-from trainers.network import build, choose_device
+from trainers.network import build
 from trainers.players import Evaluator
+from trainers.running import heeding_signals, torch_threads
 
 
 def train(config: AlphaZeroConfig, metrics: Metrics | None = None) -> Path:
     """Run to the end of the budget, or to a signal; returns the run's folder."""
+    with joined() as rank:
+        return _train(rank.from_leader(config if rank.leads else None), metrics, rank)
+
+
+def _train(config: AlphaZeroConfig, metrics: Metrics | None, rank: Rank) -> Path:
     check(config)
-    folder = Path(config.resume or config.run)
-    if str(folder) == ".":
+    if config.learner.batch % (config.learner.accumulate * rank.count):
+        raise ConfigError(f"learner.batch: {rank.count} processes cannot share it evenly")
+    path = Path(config.resume or config.run)
+    if str(path) == ".":
         raise PylosError("run: expected a folder for the run, or resume=<folder>")
-    with RunFolder(folder, keep=config.keep, create=not config.resume) as run:
-        trainer = Trainer(config, run)
-        with closing(trainer.workers), _heeding_signals(trainer):
-            resumed = trainer.resume() if config.resume else None
-            with metrics or open_metrics(
-                folder,
+    with ExitStack() as stack:
+        folder: RunFolder | None = None
+        if rank.leads:
+            folder = RunFolder(path, keep=config.keep, create=not config.resume)
+            stack.enter_context(folder)
+        trainer = Trainer(config, folder, rank)
+        stack.enter_context(closing(trainer.workers))
+        stack.enter_context(heeding_signals(trainer.stopped))
+        resumed = trainer.resume() if config.resume else None
+        if not rank.leads:
+            metrics = Metrics([])
+        elif metrics is None:
+            metrics = open_metrics(
+                path,
                 resume=resumed,
                 console=config.console,  # type: ignore[arg-type]
                 wandb_project=config.wandb or None,
-            ) as sinks:
-                trainer.run(sinks)
-    return folder
+            )
+        trainer.run(stack.enter_context(metrics))
+    return path
 
 
 class Trainer:
     """One run: everything that `state` saves, and the loop over it."""
 
-    def __init__(self, config: AlphaZeroConfig, folder: RunFolder) -> None:
+    def __init__(
+        self, config: AlphaZeroConfig, folder: RunFolder | None, rank: Rank = ALONE
+    ) -> None:
+        """The folder is the leader's; the other processes of a run have none."""
         self.config = config
-        self.folder = folder
+        self.rank = rank
+        self._folder = folder
         self.rules = Rules.of(config.rules)
-        self.device = choose_device(config.device)
+        self.device = rank.device(config.device)
         self.threads = config.threads or default_threads()
         self.stopped = threading.Event()
         torch.set_flush_denormal(True)  # moments of patterns that are never seen fade into these
         torch.manual_seed(config.seed)
         network = build(config.network, self.rules)
-        self.learner = Learner(network, config.learner, self.device)
+        self.learner = Learner(network, config.learner, self.device, rank)
         observer = Observer(config.network.observation, self.rules)
-        self.replay = Replay(config.replay, self.rules, observer)
-        self.workers = make_workers(config)
-        self.rng = np.random.default_rng(config.seed)
+        window = replace(
+            config.replay,
+            capacity=rank.share(config.replay.capacity),
+            start=rank.share(config.replay.start),
+        )
+        self.replay = Replay(window, self.rules, observer)
+        self.workers = make_workers(config, rank)
+        self.rng = np.random.default_rng(config.seed if rank.leads else [config.seed, rank.index])
         self.view: View = "random" if config.learner.symmetries else "plain"
         if config.network.canonical and self.rules.symmetric:
             self.view = "canonical"
         self.judge = Judge(config, self.threads)
         self.best: Evaluator | None = None
-        self.games = 0
+        self.games = 0  # of all processes, as are the samples
+        self.samples = 0
         self.seconds = 0.0  # of training, evaluations aside
         self.owed = 0.0  # samples still to be learnt from
         self.evaluated = 0.0  # the budget's clock at the last evaluation
-        self._cycle_seconds = 0.0
+        self._halting = False
+        self._recent = Recent()
         self._steps: list[StepReport] = []
         self._finished: list[Game] = []
+
+    @property
+    def folder(self) -> RunFolder:
+        assert self._folder is not None, "only the leader has the folder"
+        return self._folder
+
+    @property
+    def halting(self) -> bool:
+        """Whether to stop; several processes must agree on it, at the end of a cycle."""
+        return self.stopped.is_set() if self.rank.count == 1 else self._halting
 
     # The loop
 
@@ -103,24 +142,29 @@ class Trainer:
         metrics.message(
             f"{self.rules}, {self.config.network.kind} with "
             f"{sum(p.numel() for p in self.learner.network.parameters()):,} weights on "
-            f"{self.device}, {self.threads} threads; {self.folder.path}"
+            f"{self.device}, {self.threads} threads"
+            + (f", {self.rank.count} processes" if self.rank.count > 1 else "")
+            + (f"; {self.folder.path}" if self.rank.leads else "")
         )
-        while not self.stopped.is_set() and self.progress() < 1:
+        while not self.halting and self.progress() < 1:
             self.cycle()
             if self._finished and self._steps:
                 metrics.scalars(self.learner.steps, self._figures())
             if self._evaluation_is_due():
                 self.checkpoint(metrics)
-        if self.stopped.is_set():
+        if self.halting:
             metrics.flush()
             self.save(best=False)
-            metrics.message(
-                f"stopped and saved; go on with: python -m trainers.alphazero "
-                f"resume={self.folder.path}"
-            )
+            if self.rank.leads:
+                metrics.message(
+                    f"stopped and saved; go on with: python -m trainers.alphazero "
+                    f"resume={self.folder.path}"
+                )
             return
         if self.learner.steps and self._clock() > self.evaluated:
             self.checkpoint(metrics)
+        if not self.rank.leads:
+            return
         results = self._finish_ladder()
         metrics.finish(results)
         metrics.message(f"done: {self.games:,} games, {self.learner.steps:,} steps")
@@ -133,21 +177,53 @@ class Trainer:
         finished = self.workers.finish()
         samples = samples_of(finished, self.config.targets)
         self.replay.add(samples)
-        self.games += len(finished)
-        if self.replay.total >= self.config.replay.start:
-            self.owed += samples.size * self.config.learner.reuse
         self._finished += finished
-        self._cycle_seconds += time.monotonic() - began
-        self.seconds += time.monotonic() - began
+        self._agree(len(finished), samples.size, time.monotonic() - began)
+
+    def _agree(self, games: int, samples: int, seconds: float) -> None:
+        """Add up what all processes did in a cycle; the clock is the leader's."""
+        tallies = self.workers.take_tallies()
+        leads = self.rank.leads
+        totals = self.rank.sums(
+            [
+                games,
+                samples,
+                self.replay.total,
+                seconds if leads else 0.0,
+                sum(tally.moves for tally in tallies),
+                sum(tally.simulations for tally in tallies),
+                len(self.replay) == 0,
+                self.stopped.is_set(),
+            ]
+        )
+        games, samples, self.samples = (int(total) for total in totals[:3])
+        seconds, moves, simulations, empty, stopped = totals[3:]
+        self.games += games
+        if self.samples >= self.config.replay.start and not empty:
+            self.owed += samples * self.config.learner.reuse
+        self.seconds += seconds
+        self._recent.add(games, seconds, moves, simulations)
+        self._halting = stopped > 0
 
     def learn(self) -> None:
         """The learning steps that the samples so far have earned."""
         config = self.config.learner
+        size = self.rank.share(config.batch)
+        count = self._steps_due()
+        begun = []
         with torch_threads(1 if self.device.type == "cpu" else self.threads):
-            while self.owed >= config.batch and self.progress() < 1:
+            batches = feed(lambda: self.replay.draw(self.rng, size, self.view), count, self.device)
+            for batch in batches:
                 self.owed -= config.batch
-                batch = self.replay.draw(self.rng, config.batch, self.view)
-                self._steps.append(self.learner.step(batch, self.progress()))
+                begun.append(self.learner.begin_step(batch, self.progress()))
+            self._steps += reports_of(begun)
+
+    def _steps_due(self) -> int:
+        if self.progress() >= 1:
+            return 0
+        due = int(self.owed // self.config.learner.batch)
+        limit = self.config.budget.steps
+        return min(due, limit - self.learner.steps) if limit else due
 
     # The budget
 
@@ -184,6 +260,9 @@ class Trainer:
         """Evaluate, ask the gate, save, and enter the ladder."""
         step = self.learner.steps
         self.evaluated = self._clock()
+        if not self.rank.leads:
+            self.save(best=False)
+            return
         frozen = freeze(self.learner.playing, self.rules, self.device)
         with torch_threads(1):
             found = self.judge.evaluate(step, frozen)
@@ -193,7 +272,7 @@ class Trainer:
                 accepted = score >= self.config.gate.threshold
         if accepted:
             self.best = frozen
-        values = _figures_of(found)
+        values = figures_of(found)
         if score is not None:
             values |= {"gate/score": score, "gate/accepted": float(accepted)}
         metrics.scalars(step, values)
@@ -207,16 +286,20 @@ class Trainer:
         self.save(best=accepted)
         self._enter(found)
 
-    def save(self, best: bool) -> Path:
+    def save(self, best: bool) -> None:
+        """Save everything; all processes take part, the leader writes."""
+        state = self.state()
+        if not self.rank.leads:
+            return
         info = CheckpointInfo(
             asdict(self.config.network),
             self.rules,
             self.config.network.observation,
             config=self.config.to_dict(),
-            counters={"games": self.games, "samples": self.replay.total, "seconds": self.seconds},
+            counters={"games": self.games, "samples": self.samples, "seconds": self.seconds},
         )
         weights = self.learner.playing.state_dict()
-        return self.folder.save(self.learner.steps, weights, info, self.state(), best=best)
+        self.folder.save(self.learner.steps, weights, info, state, best=best)
 
     def _enter(self, found: Evaluation) -> None:
         assert found.rating is not None
@@ -238,8 +321,6 @@ class Trainer:
         """Rate the whole ladder by all games of the run; returns the last checkpoint's figures."""
         if not self.judge.results:
             return {}
-        from dataclasses import replace
-
         from trainers.alphazero.evaluate import label_of
 
         ratings = self.judge.ratings()
@@ -267,124 +348,89 @@ class Trainer:
     # Going on
 
     def state(self) -> dict[str, Any]:
-        return {
+        """What a resumed run needs: the leader's own, and what only the other processes know."""
+        mine, *others = self.rank.gathered(self._own_state()) or [{}]
+        return mine | {
+            "others": others,
             "learner": self.learner.state(),
-            "replay": self.replay.state(),
-            "groups": self.workers.states(),
             "judge": self.judge.state(),
             "best": None if self.best is None else dict(self.best.network.state_dict()),
-            "rng": rng_state(batches=self.rng),
             "games": self.games,
+            "samples": self.samples,
             "seconds": self.seconds,
             "owed": self.owed,
             "evaluated": self.evaluated,
         }
 
+    def _own_state(self) -> dict[str, Any]:
+        return {
+            "replay": self.replay.state(),
+            "groups": self.workers.states(),
+            "rng": rng_state(batches=self.rng),
+        }
+
     def resume(self) -> int:
         """Take up the newest good checkpoint of the folder; returns its step."""
-        checkpoint = self.folder.load("latest")
-        check_fits(checkpoint, self.rules, self.config.network.observation)
-        state = checkpoint.state
-        assert state is not None
+        found: tuple[int, dict[str, Any]] | None = None
+        parts: list[dict[str, Any]] | None = None
+        if self.rank.leads:
+            checkpoint = self.folder.load("latest")
+            check_fits(checkpoint, self.rules, self.config.network.observation)
+            assert checkpoint.state is not None
+            common = dict(checkpoint.state)
+            found = checkpoint.info.step, common
+            own = {name: common.pop(name) for name in ("replay", "groups", "rng")}
+            parts = [own, *common.pop("others", [])]
+            if len(parts) != self.rank.count:
+                raise PylosError(
+                    f"the run was trained by {len(parts)} processes, go on with as many: "
+                    f"torchrun --nproc-per-node={len(parts)}"
+                )
+        step, state = self.rank.from_leader(found)
+        own = self.rank.scattered(parts)
+        self.replay.set_state(own["replay"])
+        self.workers.set_states(own["groups"])
         self.learner.set_state(state["learner"])
-        self.replay.set_state(state["replay"])
-        groups = self.config.selfplay.groups
-        if len(state["groups"]) != groups:
-            raise PylosError(f"selfplay.groups: the run has {len(state['groups'])}, got {groups}")
-        self.workers.set_states(state["groups"])
         self.judge.set_state(state["judge"], self.learner.playing)
         if state["best"] is not None:
             self.best = freeze(self.learner.playing, self.rules, self.device)
             self.best.network.load_state_dict(state["best"])
-        set_rng_state(state["rng"], batches=self.rng)
+        set_rng_state(own["rng"], batches=self.rng)
         self.games = state["games"]
+        self.samples = state.get("samples", self.replay.total)
         self.seconds = state["seconds"]
         self.owed = state["owed"]
         self.evaluated = state["evaluated"]
-        return checkpoint.info.step
+        return step
 
     # Figures
 
     def _figures(self) -> dict[str, float]:
         """What the last cycles did, for the display."""
         steps, games = self._steps, self._finished
-        tallies = self.workers.take_tallies()
-        seconds = max(self._cycle_seconds, 1e-9)
+        recent, self._recent = self._recent, Recent()
         decided = [winner for game in games if (winner := winner_of(game)) is not None]
         progress = self.progress()
         figures = {
-            "train/loss": _mean([s.loss for s in steps]),
-            "train/policy_loss": _mean([s.policy_loss for s in steps]),
-            "train/value_loss": _mean([s.value_loss for s in steps]),
-            "train/entropy": _mean([s.entropy for s in steps]),
-            "train/grad_norm": _mean([s.grad_norm for s in steps]),
+            "train/loss": mean([s.loss for s in steps]),
+            "train/policy_loss": mean([s.policy_loss for s in steps]),
+            "train/value_loss": mean([s.value_loss for s in steps]),
+            "train/entropy": mean([s.entropy for s in steps]),
+            "train/grad_norm": mean([s.grad_norm for s in steps]),
             "train/learning_rate": steps[-1].learning_rate,
             "selfplay/games": float(self.games),
-            "selfplay/positions": float(self.replay.total),
-            "selfplay/game_length": _mean([float(len(game.actions)) for game in games]),
+            "selfplay/positions": float(self.samples),
+            "selfplay/game_length": mean([float(len(game.actions)) for game in games]),
             "selfplay/draw_rate": 1 - len(decided) / len(games),
-            "replay/size": float(len(self.replay)),
-            "perf/simulations_per_second": sum(t.simulations for t in tallies) / seconds,
-            "perf/positions_per_second": sum(t.moves for t in tallies) / seconds,
-            "perf/games_per_minute": 60 * len(games) / seconds,
+            "replay/size": float(len(self.replay) * self.rank.count),
+            "perf/simulations_per_second": recent.simulations / recent.seconds,
+            "perf/positions_per_second": recent.moves / recent.seconds,
+            "perf/games_per_minute": 60 * recent.games / recent.seconds,
             "perf/progress": progress,
             "perf/minutes_left": self.seconds / 60 * (1 - progress) / max(progress, 1e-9),
+            **self.workers.figures(),
         }
         if decided:
-            figures["selfplay/first_player_score"] = 1 - _mean([float(w) for w in decided])
+            figures["selfplay/first_player_score"] = 1 - mean([float(w) for w in decided])
         self._steps, self._finished = [], games[-1:]
-        self._cycle_seconds = 0.0
         return figures
-
-
-def _figures_of(found: Evaluation) -> dict[str, float]:
-    assert found.rating is not None
-    values = {
-        "eval/win_rate_vs_random": found.win_rates["random"],
-        "eval/draw_rate": found.draw_rate,
-        "eval/rating": found.rating.elo,
-        "eval/rating_low": found.rating.low,
-        "eval/rating_high": found.rating.high,
-    }
-    for name, rate in found.win_rates.items():
-        if name.startswith("alphabeta"):
-            values["eval/win_rate_vs_alphabeta"] = rate
-        elif name == "rule_based":
-            values["eval/win_rate_vs_rule_based"] = rate
-    if found.truth is not None:
-        values["eval/oracle_preserving"] = found.truth.preserving.rate
-        values["eval/oracle_preserving_won"] = found.truth.won.rate
-        values["eval/oracle_preserving_drawn"] = found.truth.drawn.rate
-        if found.truth.wrong_sign is not None:
-            values["eval/value_wrong_sign"] = found.truth.wrong_sign.rate
-    return {name: value for name, value in values.items() if value == value}
-
-
-def record_of(game: Game, rules: Rules) -> GameRecord:
-    tags = {"Event": "self-play", "Round": str(game.number)}
-    return GameRecord(Position(game.start, rules), tuple(game.actions), tags)
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
-
-
-@contextmanager
-def _heeding_signals(trainer: Trainer) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the cycle under way; a second Ctrl-C ends the program."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def stop(number: int, frame: object) -> None:
-        trainer.stopped.set()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    for number in before:
-        signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

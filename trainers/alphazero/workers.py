@@ -1,16 +1,16 @@
 """Where self-play happens: in threads of this process, or in processes of their own.
 
-Both play the same games: a game is drawn from (seed, number, ply), and a round uses the weights
+All play the same games: a game is drawn from (seed, number, ply), and a round uses the weights
 that it was begun with. Threads share Python's lock, which costs about half of two cores' speed;
-processes do not, but take some seconds to start.
+processes do not, but take some seconds to start. On a card one thread is enough: it walks the trees
+of one group while the device has the leaves of another. `cluster` plays whole games elsewhere.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
@@ -20,9 +20,12 @@ from pylos_env.errors import PylosError
 from pylos_env.rules import Rules
 from trainers.alphazero.config import AlphaZeroConfig
 from trainers.alphazero.selfplay import Game, GameGroup, Tally
-from trainers.network import PolicyValueNetwork, build, choose_device, fast_dtype
+from trainers.distributed import ALONE, Rank
+from trainers.inference import Inference
+from trainers.network import PolicyValueNetwork, build, fast_dtype
 from trainers.players import Evaluator
-from trainers.running import spawning
+from trainers.running import spawning, torch_threads
+from trainers.search import Walk, drive, drive_together
 
 Weights = dict[str, torch.Tensor]
 
@@ -38,6 +41,9 @@ class Workers(Protocol):
 
     def take_tallies(self) -> list[Tally]: ...
 
+    def figures(self) -> dict[str, float]:
+        """Metrics of its own."""
+
     def states(self) -> list[dict[str, Any]]:
         """The games under way, a record for each group."""
 
@@ -46,31 +52,35 @@ class Workers(Protocol):
     def close(self) -> None: ...
 
 
-def make_workers(config: AlphaZeroConfig) -> Workers:
-    """The backend that a config asks for."""
+def local_workers(config: AlphaZeroConfig, rank: Rank = ALONE) -> Workers:
+    """The backend on this machine that a config asks for."""
     backend = config.selfplay.backend
+    device = rank.device(config.device)
     if backend == "auto":
         several = config.selfplay.groups > 1
-        backend = (
-            "processes" if several and choose_device(config.device).type == "cpu" else "threads"
-        )
-    return Processes(config) if backend == "processes" else Threads(config)
+        backend = "processes" if device.type == "cpu" and several else "threads"
+        if device.type == "cuda":
+            backend = "pipelined"
+    if backend == "processes":
+        return Processes(config, rank)
+    return Pipelined(config, rank) if backend == "pipelined" else Threads(config, rank)
 
 
-def make_group(config: AlphaZeroConfig, index: int) -> GameGroup:
+def make_group(config: AlphaZeroConfig, index: int, rank: Rank = ALONE) -> GameGroup:
+    groups = config.selfplay.groups
     return GameGroup(
         Rules.of(config.rules),
         config.search,
         config.selfplay,
         config.seed,
-        index,
-        config.selfplay.groups,
+        rank.index * groups + index,
+        rank.count * groups,
     )
 
 
-def make_evaluator(config: AlphaZeroConfig) -> Evaluator:
+def make_evaluator(config: AlphaZeroConfig, device: torch.device) -> Evaluator:
     """A network that plays; `take` gives it its weights."""
-    rules, device = Rules.of(config.rules), choose_device(config.device)
+    rules = Rules.of(config.rules)
     dtype = fast_dtype(device)
     if config.selfplay.precision != "auto":
         dtype = getattr(torch, config.selfplay.precision)
@@ -78,32 +88,36 @@ def make_evaluator(config: AlphaZeroConfig) -> Evaluator:
         return Evaluator(build(config.network, rules), rules, device, dtype)
 
 
+def walk_plies(group: GameGroup, plies: int) -> Walk[list[Game]]:
+    finished: list[Game] = []
+    for _ in range(plies):
+        finished += yield from group.walk()
+    return finished
+
+
 def play_plies(group: GameGroup, evaluator: Evaluator, plies: int) -> list[Game]:
-    return [game for _ in range(plies) for game in group.step(evaluator)]
+    return drive(walk_plies(group, plies), evaluator)
 
 
 def by_number(games: list[Game]) -> list[Game]:
     return sorted(games, key=lambda game: game.number)
 
 
-@contextmanager
-def torch_threads(count: int) -> Iterator[None]:
-    """Threads of one torch operation, in this thread of Python."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def check_groups(states: list[dict[str, Any]], groups: int) -> None:
+    """A run goes on with the groups that it had."""
+    if states and "tasks" in states[0]:
+        raise PylosError("cluster.backend: the run played by tasks, set it to ray or local")
+    if len(states) != groups:
+        raise PylosError(f"selfplay.groups: the run has {len(states)}, got {groups}")
 
 
 class Threads:
     """A thread for each group, one network for all."""
 
-    def __init__(self, config: AlphaZeroConfig) -> None:
+    def __init__(self, config: AlphaZeroConfig, rank: Rank = ALONE) -> None:
         self._plies = config.selfplay.plies_per_cycle
-        self._evaluator = make_evaluator(config)
-        self._groups = [make_group(config, index) for index in range(config.selfplay.groups)]
+        self._evaluator = make_evaluator(config, rank.device(config.device))
+        self._groups = [make_group(config, i, rank) for i in range(config.selfplay.groups)]
         self._pool = ThreadPoolExecutor(len(self._groups))
         self._playing: list[Future[list[Game]]] = []
 
@@ -122,10 +136,14 @@ class Threads:
     def take_tallies(self) -> list[Tally]:
         return [group.take_tally() for group in self._groups]
 
+    def figures(self) -> dict[str, float]:
+        return {}
+
     def states(self) -> list[dict[str, Any]]:
         return [group.state() for group in self._groups]
 
     def set_states(self, states: list[dict[str, Any]]) -> None:
+        check_groups(states, len(self._groups))
         for group, state in zip(self._groups, states, strict=True):
             group.set_state(state)
 
@@ -133,17 +151,45 @@ class Threads:
         self._pool.shutdown()
 
 
+class Pipelined(Threads):
+    """One thread for all groups: it walks the trees of one while the device has another's leaves.
+
+    On a CPU the network runs in a second thread.
+    """
+
+    def __init__(self, config: AlphaZeroConfig, rank: Rank = ALONE) -> None:
+        super().__init__(config, rank)
+        cuda = self._evaluator.device.type == "cuda"
+        self._inference = Inference(
+            self._evaluator, background=not cuda, compiled=cuda and config.selfplay.compile
+        )
+
+    def begin(self, network: PolicyValueNetwork) -> None:
+        self._inference.take(network)
+        self._playing = [self._pool.submit(self._play_all)]
+
+    def _play_all(self) -> list[Game]:
+        walks = [walk_plies(group, self._plies) for group in self._groups]
+        return [game for games in drive_together(walks, self._inference.submit) for game in games]
+
+    def close(self) -> None:
+        super().close()
+        self._inference.close()
+
+
 class Processes:
     """A process for each group, with a network of its own."""
 
-    def __init__(self, config: AlphaZeroConfig) -> None:
+    def __init__(self, config: AlphaZeroConfig, rank: Rank = ALONE) -> None:
         context = spawning()
         self._tallies: list[Tally] = []
         self._ends: list[Connection] = []
         self._processes = []
         for index in range(config.selfplay.groups):
             mine, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(config, index, theirs), daemon=True)
+            process = context.Process(
+                target=_serve, args=(config, index, rank, theirs), daemon=True
+            )
             process.start()
             theirs.close()
             self._ends.append(mine)
@@ -165,11 +211,15 @@ class Processes:
         tallies, self._tallies = self._tallies, []
         return tallies
 
+    def figures(self) -> dict[str, float]:
+        return {}
+
     def states(self) -> list[dict[str, Any]]:
         self._send("state", [None] * len(self._ends))
         return [self._receive(index) for index in range(len(self._ends))]
 
     def set_states(self, states: list[dict[str, Any]]) -> None:
+        check_groups(states, len(self._ends))
         self._send("set_state", states)
 
     def _send(self, task: str, contents: Sequence[Any]) -> None:
@@ -202,11 +252,12 @@ class Processes:
             process.terminate()
 
 
-def _serve(config: AlphaZeroConfig, index: int, end: Connection) -> None:
+def _serve(config: AlphaZeroConfig, index: int, rank: Rank, end: Connection) -> None:
     """What a process does until the other end of its pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which saves first
     torch.set_num_threads(1)
-    group, evaluator = make_group(config, index), make_evaluator(config)
+    group = make_group(config, index, rank)
+    evaluator = make_evaluator(config, rank.device(config.device))
     while True:
         try:
             task, content = end.recv()

@@ -217,6 +217,10 @@ TAGS: Final[Mapping[str, Tag]] = MappingProxyType(
         ),
         "perf/progress": Tag("part of the run's budget that is used up", "share"),
         "perf/minutes_left": Tag("time until the budget is used up, as estimated", "minutes"),
+        "cluster/workers": Tag(
+            "actors that play on the cluster now", "count", ("Speed", "Workers of the cluster")
+        ),
+        "cluster/lost": Tag("actors that were lost since the run began", "count"),
         "sample/position": Tag("a position of a recent game", kind="picture"),
         "sample/selfplay": Tag("a recent training game", kind="game"),
         "sample/evaluation": Tag("a recent evaluation game", kind="game"),

@@ -1,6 +1,17 @@
 """Tree search, of many games at once or of one at its board; the evaluator is passed in."""
 
-from trainers.search.batched import Evaluate, Search, SearchConfig, SearchResult
+from trainers.search.batched import Evaluate, Search, SearchConfig, SearchResult, Walk, drive
+from trainers.search.pipeline import Pending, drive_together
 from trainers.search.single import GameSearch
 
-__all__ = ["Evaluate", "GameSearch", "Search", "SearchConfig", "SearchResult"]
+__all__ = [
+    "Evaluate",
+    "GameSearch",
+    "Pending",
+    "Search",
+    "SearchConfig",
+    "SearchResult",
+    "Walk",
+    "drive",
+    "drive_together",
+]

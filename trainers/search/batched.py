@@ -10,9 +10,9 @@ values [n] for the side to move. The search knows nothing else of it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,10 @@ from trainers.search.tree import (
     Trees,
 )
 
+Result = TypeVar("Result")
 Evaluate = Callable[[Ints], tuple[Floats, Floats]]
+Walk = Generator[Ints, tuple[Floats, Floats], Result]
+"""Work that asks: it yields positions, is sent their logits and values, and returns a result."""
 UNLIMITED = 1 << 30
 
 
@@ -123,6 +126,16 @@ class Search:
         `simulations` gives each game its own number, up to the config's. A position that lies
         `plies_left` plies below the root counts as a draw.
         """
+        return drive(self.walk(packed, keys, simulations, plies_left), evaluate)
+
+    def walk(
+        self,
+        packed: Ints,
+        keys: Ints,
+        simulations: Ints | None = None,
+        plies_left: Ints | None = None,
+    ) -> Walk[SearchResult]:
+        """The same search, for a caller who brings the answers when they are there."""
         games = len(packed)
         if games > self.num_games:
             raise PylosError(f"{games} positions for a search of {self.num_games} games")
@@ -141,7 +154,7 @@ class Search:
         schedule = _schedules(config.max_considered, tuple(kinds.tolist()))
 
         tree.plant(trees, packed)
-        logits, values = ask(evaluate, packed)
+        logits, values = yield packed
         check_finite(_expand_roots(trees, self.rules.code, logits, values))
         gumbel = config.root == "gumbel"
         if gumbel:
@@ -168,7 +181,7 @@ class Search:
             )
             if count:
                 rows = self._rows[:count]
-                logits, values = ask(evaluate, trees.packed[rows, leaves.node[rows]])
+                logits, values = yield trees.packed[rows, leaves.node[rows]]
                 check_finite(_grow(trees, leaves, self.rules.code, rows, logits, values))
             _back_up(trees, leaves, games)
         return result_of(trees, keys, config, self._noise if gumbel else None)
@@ -205,9 +218,23 @@ def check_ongoing(packed: Ints, rules: Rules) -> None:
         raise PylosError(f"row {row}: the game is over in {position}")
 
 
+def drive(walk: Walk[Result], evaluate: Evaluate) -> Result:
+    """Answer a walk's questions one after the other; returns its result."""
+    try:
+        packed = next(walk)
+        while True:
+            packed = walk.send(ask(evaluate, packed))
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+
+
 def ask(evaluate: Evaluate, packed: Ints) -> tuple[Floats, Floats]:
     """The evaluator's answer; one of another shape is refused."""
-    logits, values = evaluate(packed)
+    return check_answer(packed, *evaluate(packed))
+
+
+def check_answer(packed: Ints, logits: Floats, values: Floats) -> tuple[Floats, Floats]:
     if logits.shape != (len(packed), NUM_ACTIONS) or values.shape != (len(packed),):
         raise PylosError(
             f"an evaluator gives logits [{len(packed)}, {NUM_ACTIONS}] and values [{len(packed)}], "

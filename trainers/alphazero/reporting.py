@@ -1,0 +1,59 @@
+"""What a run tells of itself: figures of its cycles and evaluations, and games to look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pylos_env.position import Position
+from pylos_env.record import GameRecord
+from pylos_env.rules import Rules
+from trainers.alphazero.evaluate import Evaluation
+from trainers.alphazero.selfplay import Game
+
+
+@dataclass
+class Recent:
+    """What all processes did since the last report."""
+
+    games: int = 0
+    seconds: float = 1e-9
+    moves: float = 0
+    simulations: float = 0
+
+    def add(self, games: int, seconds: float, moves: float, simulations: float) -> None:
+        self.games += games
+        self.seconds += seconds
+        self.moves += moves
+        self.simulations += simulations
+
+
+def figures_of(found: Evaluation) -> dict[str, float]:
+    assert found.rating is not None
+    values = {
+        "eval/win_rate_vs_random": found.win_rates["random"],
+        "eval/draw_rate": found.draw_rate,
+        "eval/rating": found.rating.elo,
+        "eval/rating_low": found.rating.low,
+        "eval/rating_high": found.rating.high,
+    }
+    for name, rate in found.win_rates.items():
+        if name.startswith("alphabeta"):
+            values["eval/win_rate_vs_alphabeta"] = rate
+        elif name == "rule_based":
+            values["eval/win_rate_vs_rule_based"] = rate
+    if found.truth is not None:
+        values["eval/oracle_preserving"] = found.truth.preserving.rate
+        values["eval/oracle_preserving_won"] = found.truth.won.rate
+        values["eval/oracle_preserving_drawn"] = found.truth.drawn.rate
+        if found.truth.wrong_sign is not None:
+            values["eval/value_wrong_sign"] = found.truth.wrong_sign.rate
+    return {name: value for name, value in values.items() if value == value}
+
+
+def record_of(game: Game, rules: Rules) -> GameRecord:
+    tags = {"Event": "self-play", "Round": str(game.number)}
+    return GameRecord(Position(game.start, rules), tuple(game.actions), tags)
+
+
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
