@@ -173,6 +173,7 @@ def test_a_run_is_exported_with_a_card_whose_code_works(
         original.value(Position.start()), abs=1e-5
     )
 
+    monkeypatch.chdir(tmp_path)
     assert cli.main([str(run), *words]) == 1
     assert "--force replaces" in capsys.readouterr().err
     (folder / CARD_FILE).write_text("older")
