@@ -15,9 +15,10 @@ import pytest
 
 from pylos_env import Position, parse_games
 from pylos_web import server as server_module
+from pylos_web.levels import Levels
 from pylos_web.server import BOARD_3D
 from tests.web_browser import Page, Relay, browser
-from tests.web_tools import Server, Slow, SmallTables, fallback_levels, level
+from tests.web_tools import Server, Slow, SmallTables, fallback_levels, level, write_ladder
 
 ROOT = Path(__file__).resolve().parent.parent
 AXE = ROOT / "pylos_web" / "board3d" / "node_modules" / "axe-core" / "axe.min.js"
@@ -133,6 +134,12 @@ def test_a_whole_game_by_keyboard_in_2d(visit: Visit) -> None:
     said = page.page.inner_text("#announcer")
     assert "places" in said
     assert "wins" in said
+    assert "win" in page.page.inner_text("#over-title")
+    seq = page.state["seq"]
+    page.page.click("#over-again")
+    again = page.after(seq)
+    assert (again["you"], again["players"]["white"]["level"]) == ("black", "rule_based")
+    assert not page.page.locator("#over").is_visible()
 
 
 @needs_3d
@@ -248,9 +255,12 @@ def test_the_analysis_shows_exact_verdicts_and_mistakes(visit: Visit) -> None:
     text = str(start).replace(" ", "_")
     page = visit(f"#rules=children&start={text}&game={','.join(plies)}&won={won}", view="2d")
     assert page.state["phase"] == "over"
-    page.page.click("#analysis-box summary")
+    page.page.click("#over-review")
     page.until("document.querySelectorAll('.graph .mistake').length > 0")
     assert "?" in page.page.inner_text("#moves")
+    page.page.click("text=Next mistake")
+    assert "turns the win into a loss" in page.page.inner_text(".note")
+    assert page.page.locator("#moves .now.bad").count() == 1
     page.page.click("#first")
     page.until("document.querySelector('.verdict').textContent.startsWith('Exact: ')")
     page.until("/(wins|loses) in \\d+ turn/.test(document.querySelector('.judged').textContent)")
@@ -296,6 +306,40 @@ def test_records_are_saved_and_loaded(visit: Visit, tmp_path: Path) -> None:
     saved.write_text("this is no game")
     page.page.set_input_files("#load-file", saved)
     page.until("document.getElementById('message').textContent.includes('no result')")
+
+
+@pytest.mark.parametrize(
+    ("link", "reason"),
+    [
+        ("#position=" + "." * 16 + "/W......../..../._w_0", "floats"),
+        ("#game=1a1,1a1", "1a1"),
+    ],
+)
+def test_a_link_that_cannot_be_is_explained(visit: Visit, link: str, reason: str) -> None:
+    page = visit(link, view="2d")
+    assert page.state["plies"] == []
+    assert reason in page.page.inner_text("#message")
+
+
+def test_the_dialog_tells_how_strong_a_level_is(visit: Visit, tmp_path: Path) -> None:
+    levels = Levels.load(write_ladder(tmp_path, (0, 2)), 800)
+    with Server(levels) as other:
+        page = visit(view="2d", origin=other.origin)
+        page.page.click("#new-open")
+        page.page.locator("#level").fill("1")
+        assert page.page.inner_text("#level-label") == "Novice"
+        assert page.page.inner_text("#level-rating") == "1200 ± 50"
+        assert "tries 2 lines of play" in page.page.inner_text("#level-text")
+        spoken = page.page.get_attribute("#level", "aria-valuetext")
+        assert spoken == "Novice, rating 1200 plus or minus 50"
+        page.page.select_option("#rules", "mature")
+        assert page.page.inner_text("#level-low") == "Beginner"
+        assert page.page.inner_text("#level-rating") == "", "nothing was trained for these rules"
+        page.page.select_option("#rules", "advanced")
+        page.page.locator("#level").fill("0")
+        seq = page.state["seq"]
+        page.page.click("#new-start")
+        assert page.after(seq)["players"]["black"]["level"] == levels.all[0].id
 
 
 def test_a_spectator_follows_and_cannot_move(visit: Visit) -> None:

@@ -31,6 +31,7 @@ const STATUS = {
   idle: "Disconnected after a long pause. Reload to go on.",
   refused: "The server closed the connection. Reload to go on.",
 };
+const WIDE = matchMedia("(min-width: 62.01rem)"); // the panels stand beside the board
 const NO_MARKS = { targets: new Set(), movable: new Set(), removable: new Set(), selected: null };
 
 class Page {
@@ -123,7 +124,9 @@ class Page {
     }
     if (error.code === "stale") return; // the state that made it stale is already on its way
     this.say(error.message);
-    if (!this.state && error.re === "new_game") this.connection.send({ type: "new_game" });
+    if (this.state || error.re !== "new_game") return;
+    this.notice = error.message; // a link or a kept game that cannot be: a fresh one, with the reason
+    this.connection.send({ type: "new_game" });
   }
 
   newGame(message) {
@@ -179,6 +182,22 @@ class Page {
       kept.opponent = black.level;
     }
     store(sessionStorage, "game", kept);
+  }
+
+  /** The same players once more. */
+  again() {
+    const { mode, pace_ms, human_color, checkpoint, opponent } = stored(sessionStorage, "game") ?? {};
+    const wanted = { type: "new_game", mode, pace_ms, human_color, checkpoint, opponent };
+    this.newGame(mode ? { ...wanted, rules: this.state.rules } : this.dialog.message());
+  }
+
+  /** From the start, with the truth beside it. */
+  review() {
+    const box = find("analysis-box");
+    box.open = true; // its toggle asks for what it shows
+    this.look(0);
+    if (WIDE.matches) box.scrollIntoView({ block: "nearest" }); // else the board would leave the screen
+    find("forth").focus({ preventScroll: true });
   }
 
   /** What the open panels need to know of the position shown. */
@@ -293,6 +312,17 @@ class Page {
     const note = find("review-note");
     note.hidden = this.viewPly === null;
     note.textContent = `Looking back: ply ${this.ply} of ${this.snaps.length - 1}`;
+    this.drawOver(state);
+  }
+
+  drawOver(state) {
+    find("over").hidden = state.phase !== "over" || this.viewPly !== null || this.closedAt === state.seq;
+    if (state.phase !== "over") return;
+    const { winner } = state.result;
+    const name = { white: "White", black: "Black" }[winner];
+    find("over-title").textContent =
+      winner === null ? "Nobody wins" : state.you === winner ? "You win!" : `${name} wins`;
+    find("over-again").hidden = !this.tokens?.token;
   }
 
   drawControls(state) {
@@ -423,6 +453,12 @@ class Page {
     click("resign", () => this.act("resign"));
     click("done", () => this.act("skip_removal"));
     click("flip", () => this.flip());
+    click("over-again", () => this.again());
+    click("over-review", () => this.review());
+    click("over-close", () => {
+      this.closedAt = this.state.seq;
+      this.draw();
+    });
     click("pause", () => this.setPace(!this.state.paused));
     find("pace").addEventListener("change", () => this.setPace(this.state.paused));
     click("first", () => this.look(0));
