@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 PYTEST_JOBS ?= 2
+PYLOS_SCREENSHOTS ?= runs/screenshots
 BOARD3D := pylos_web/board3d
 BOARD3D_SOURCES := $(wildcard $(BOARD3D)/src/*.js) $(BOARD3D)/build.js pylos_web/static/dom.js pylos_web/static/geometry.js
 
@@ -77,7 +78,7 @@ wheel: $(VENV)/dev web  ## build the package, the 3D board in it, into dist/
 	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
 
 test: $(VENV)/dev lint web chromium  ## lint, type-check and run every test
-	$(BIN)/python -m pytest --numprocesses $(PYTEST_JOBS)
+	PYLOS_SCREENSHOTS=$(PYLOS_SCREENSHOTS) $(BIN)/python -m pytest --numprocesses $(PYTEST_JOBS)
 	$(MAKE) test-rllib
 
 test-rllib: $(VENV)-rllib/dev  ## the environments and the RLlib example under the oldest Gymnasium

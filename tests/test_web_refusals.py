@@ -20,7 +20,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from pylos_web.cli import main
-from pylos_web.connection import IDLE, NOT_READING
+from pylos_web.connection import IDLE, NOT_READING, Connection
 from pylos_web.opening import ImpatientProtocol
 from pylos_web.security import Gate
 from pylos_web.sessions import Limits
@@ -155,6 +155,23 @@ def test_binary_messages_close_with_1003(server: Server) -> None:
     with server.client() as client:
         client.socket.send(b'{"type": "new_game"}')
         assert client.close_code() == 1003
+
+
+def test_an_error_of_its_own_closes_with_1011_and_tells_nothing(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("/secret/path of the server")
+
+    monkeypatch.setattr(Connection, "_obey", fail)
+    with server.client() as client:
+        client.send(type="hint")
+        with pytest.raises(ConnectionClosed) as closed:
+            client.next()
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1011
+    assert "secret" not in closed.value.rcvd.reason
+    assert "secret" in caplog.text
 
 
 def test_floods_close_with_1008() -> None:
