@@ -77,6 +77,8 @@ class Studio:
         page.goto(f"{self._origin}/{link}")
         until(page, "!!globalThis.pylos?.state && !!pylos.board3d")
         pose(page)
+        until(page, "pylos.board3d.settled && pylos.board3d.renderer.info.render.frame > 0")
+        until(page, "pylos.board3d.frame === null")
         page.wait_for_timeout(1500)
         self._store(name, page.screenshot())
         context.close()
@@ -86,7 +88,9 @@ class Studio:
         image = Image.open(BytesIO(png)).convert("RGB")
         for colors in (256, 192, 128, 96, 64):
             packed = BytesIO()
-            image.quantize(colors, dither=Image.Dither.FLOYDSTEINBERG).save(packed, "PNG")
+            # MAXCOVERAGE keeps rare colours, such as the red of a mistake
+            few = image.quantize(colors, method=Image.Quantize.MAXCOVERAGE)
+            image.quantize(palette=few, dither=Image.Dither.FLOYDSTEINBERG).save(packed, "PNG")
             if packed.tell() < MOST_BYTES:
                 break
         (self._folder / f"{name}.png").write_bytes(packed.getvalue())
@@ -119,7 +123,8 @@ def new_game(page: Page) -> None:
 def review(page: Page) -> None:
     page.click("#over-review")
     until(page, "document.querySelectorAll('.graph .mistake').length > 0")
-    page.click("text=Next mistake")
+    for _ in range(4):
+        page.click("text=Next mistake")
     until(page, "/in \\d+ turn/.test(document.querySelector('.judged').textContent)")
     page.mouse.move(5, 5)
 
@@ -150,11 +155,11 @@ def main() -> int:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
             studio = Studio(browser, match[0], options.out)
-            studio.shoot("web-3d", game_link("advanced", 18, 4), nothing)
+            studio.shoot("web-3d", game_link("advanced", 50, 6), nothing)
             studio.shoot("web-take-back", f"#position={TAKE_BACK}", take_back)
             studio.shoot("web-analysis", lost_game_link(), review)
             studio.shoot("web-dialog", "", new_game)
-            studio.shoot("web-dark", game_link("advanced", 14, 7), hover, color_scheme="dark")
+            studio.shoot("web-dark", game_link("advanced", 61, 5), hover, color_scheme="dark")
             studio.shoot("web-phone", game_link("advanced", 16, 2), nothing, **PHONE)
             browser.close()
     finally:
