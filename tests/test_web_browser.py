@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -141,6 +142,7 @@ def test_a_whole_game_by_keyboard_in_2d(visit: Visit) -> None:
     again = page.after(seq)
     assert (again["you"], again["players"]["white"]["level"]) == ("black", "rule_based")
     assert not page.page.locator("#over").is_visible()
+    assert page.ask("document.activeElement.className").startswith("cell")
 
 
 @needs_3d
@@ -293,6 +295,15 @@ def test_positions_and_games_are_links(visit: Visit) -> None:
         other = visit(link[len(page.ask("location.origin")) + 1 :], view="2d")
         assert other.state["board"] == page.state["board"]
     assert other.state["plies"] == ["1b2"]
+    page.page.fill("#typed-move", "x1a1")
+    page.page.press("#typed-move", "Enter")
+    page.until("pylos.state.plies.length === 2")
+    start = SQUARE_AT_1B2.replace("_", " ")
+    after = Position.parse(start).play(5)
+    for ply, board in enumerate((start, str(after), str(after.play(0)))):
+        page.ask(f"pylos.look({ply})")
+        page.page.click("#copy-position")
+        assert page.page.input_value("#link").endswith(quote(board.replace(" ", "_"), safe="._"))
 
 
 def test_records_are_saved_and_loaded(visit: Visit, tmp_path: Path) -> None:
