@@ -194,13 +194,13 @@ def test_floods_close_with_1008() -> None:
 
 
 def test_idle_sockets_are_closed_and_the_game_is_kept() -> None:
-    with Server(limits=Limits(idle_seconds=0.4)) as server:
+    with Server(limits=Limits(idle_seconds=2.0)) as server:
         with server.client() as client:
+            begin = time.monotonic()
             client.send(type="new_game")
             token = client.get("joined")["token"]
-            begin = time.monotonic()
             assert client.close_code() == IDLE
-            assert time.monotonic() - begin > 0.2
+            assert time.monotonic() - begin > 1.9, "not before it was idle for so long"
         with server.client() as client:
             client.send(type="resume", token=token)
             assert client.state()["plies"] == []
