@@ -5,9 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 PYTEST_JOBS ?= 2
+PYLOS_SCREENSHOTS ?= runs/screenshots
+BOARD3D := pylos_web/board3d
+BOARD3D_SOURCES := $(wildcard $(BOARD3D)/src/*.js) $(BOARD3D)/build.js pylos_web/static/dom.js pylos_web/static/geometry.js
 
 .DEFAULT_GOAL := help
-.PHONY: help train train-ppo play web test test-rllib lint format bench gif golden clean
+.PHONY: help train train-ppo play web chromium wheel test test-rllib lint format bench gif golden clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -47,15 +50,35 @@ train: $(VENV)/train  ## train AlphaZero for ten minutes; settings: make train A
 train-ppo: $(VENV)/train  ## train PPO for ten minutes; settings as above
 	$(BIN)/python -m trainers.ppo $(ARGS)
 
-play: $(VENV)/web web  ## play in the browser, on this machine
+play: $(VENV)/web  ## play in the browser, on this machine
+	-@$(MAKE) --no-print-directory web  # without it the page plays in 2D
 	$(BIN)/python -m pylos_web --open $(ARGS)
 
 web:  ## build the 3D board (needs Node; the page plays in 2D without it)
-	@if command -v npm >/dev/null; then cd pylos_web/board3d && npm ci --no-fund --no-audit && npm run build; \
-	else echo "no npm here: the page plays in 2D"; fi
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory pylos_web/static/dist/board3d.js; \
+	else echo "There is no npm here: the page plays in 2D. With Node 18 or newer, make web builds the 3D board."; fi
 
-test: $(VENV)/dev lint  ## lint, type-check and run every test
-	$(BIN)/python -m pytest --numprocesses $(PYTEST_JOBS) --dist loadgroup
+# esbuild needs no script of its own at set-up, so none may run
+$(BOARD3D)/node_modules/.package-lock.json: $(BOARD3D)/package.json $(BOARD3D)/package-lock.json
+	cd $(BOARD3D) && npm ci --ignore-scripts --no-fund --no-audit --loglevel error
+	@touch $@
+
+pylos_web/static/dist/board3d.js: $(BOARD3D)/node_modules/.package-lock.json $(BOARD3D_SOURCES)
+	cd $(BOARD3D) && npm run --silent build
+
+chromium:  # the browser of the page's tests
+	@if command -v "$${PYLOS_CHROMIUM:-chromium}" >/dev/null || command -v chromium-browser >/dev/null; then :; \
+	elif command -v apt-get >/dev/null && test "$$(id -u)" = 0; then \
+		echo "Installing chromium"; export DEBIAN_FRONTEND=noninteractive; \
+		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null \
+		|| echo "chromium could not be installed: the tests of the page in a browser will be skipped"; \
+	else echo "There is no chromium, and no right to install it: the tests of the page in a browser will be skipped"; fi
+
+wheel: $(VENV)/dev web  ## build the package, the 3D board in it, into dist/
+	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
+
+test: $(VENV)/dev lint web chromium  ## lint, type-check and run every test
+	PYLOS_SCREENSHOTS=$(PYLOS_SCREENSHOTS) $(BIN)/python -m pytest --numprocesses $(PYTEST_JOBS) --dist loadgroup
 	$(MAKE) test-rllib
 
 test-rllib: $(VENV)-rllib/dev  ## the environments and the RLlib example under the oldest Gymnasium
@@ -81,4 +104,4 @@ golden: $(VENV)/dev  ## record the playthroughs that the tests compare
 	$(BIN)/python scripts/make_golden.py
 
 clean:  ## remove the environments and caches
-	rm -rf $(VENV) $(VENV)-rllib build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-rllib $(BOARD3D)/node_modules pylos_web/static/dist build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

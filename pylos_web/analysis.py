@@ -171,8 +171,9 @@ class Analyst:
                 values.append(searcher.value(position))
             else:
                 values.append(float(analyst[1].evaluator(np.array([position.packed]))[1][0]))
-        name = searcher.name if analyst is None else f"the network of {analyst[0].label}"
-        return name, values
+        if analyst is None:
+            return f"a search {REVIEW_DEPTH} turns deep", values
+        return f"the network of {analyst[0].label}", values
 
 
 def _with_truth(oracle: Oracle, position: Position, moves: list[JudgedMove]) -> list[JudgedMove]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -51,7 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
     with listener:
         _tell(listener, options.open)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", **uvicorn_options()))
-        asyncio.run(server.serve(sockets=[listener]))
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
+            asyncio.run(server.serve(sockets=[listener]))
     return 0
 
 

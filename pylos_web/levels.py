@@ -1,13 +1,14 @@
 """Who can be played against: a table from ids to players, made once when the server starts.
 
-With a ladder the levels are its manifest's entries; without one, agents that need no training.
-`perfect` joins them where a solved table exists. Clients name an id of this table and nothing else:
-no part of a message ever becomes a path.
+The levels are the entries of the ladder's manifest; agents that need no training stand in for the
+rule sets that no entry plays. `perfect` joins them where a solved table exists. Clients name an id
+of this table and nothing else: no part of a message ever becomes a path.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from pylos_env.position import Position
 from pylos_env.rules import PRESETS, Rules
 from pylos_web.messages import Refusal
 from pylos_web.thinking import Crowd, Guard, OutOfTime
-from trainers.manifest import MANIFEST_FILE, Manifest, ManifestEntry
+from trainers.manifest import MANIFEST_FILE, Manifest, ManifestEntry, label_of
 from trainers.search import Search, SearchConfig
 
 if TYPE_CHECKING:
@@ -41,7 +42,16 @@ FALLBACKS: Final = (
     ("alphabeta:2", "Intermediate", "Looks two whole turns ahead."),
     ("alphabeta:4", "Advanced", "Looks four whole turns ahead and rarely misses a combination."),
 )
-"""What there is to play against where no ladder was trained: agent, label, a sentence."""
+"""What there is to play against where nothing was trained: agent, label, a sentence."""
+
+STRENGTHS: Final = {
+    "Beginner": "Weaker than a player of plain rules: a friendly first opponent.",
+    "Novice": "About as strong as a player of plain rules.",
+    "Intermediate": "Stronger than a player of plain rules.",
+    "Advanced": "About as strong as a search four turns deep.",
+    "Expert": "Stronger than a search four turns deep.",
+}
+"""What the limits between the manifest's labels mean (`trainers.manifest.LEVELS`)."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +183,7 @@ def _mapped_back(thought: Thought, symmetry: int) -> Thought:
 
 
 class Levels:
-    """The table. The order is from weak to strong."""
+    """The table. Those that play the same rules go from weak to strong."""
 
     def __init__(self, entries: Iterable[tuple[Level, Thinker]]) -> None:
         self._table = {level.id: (level, thinker) for level, thinker in entries}
@@ -203,13 +213,14 @@ class Levels:
 
     @classmethod
     def load(cls, ladder: Path | None, max_simulations: int) -> Levels:
-        """The levels of a ladder's folder (None or an empty one: the fallbacks), and `perfect`."""
+        """The levels of a ladder's folder, stand-ins for the rules it leaves out, and `perfect`."""
         entries: list[tuple[Level, Thinker]] = []
         if ladder is not None and (ladder / MANIFEST_FILE).exists():
             entries += _of_manifest(Manifest.read(ladder / MANIFEST_FILE), max_simulations)
-        if not entries:
+        trained = {name for level, _ in entries for name in level.rules}
+        if rest := tuple(name for name in PRESETS if name not in trained):
             entries += [
-                (Level(name, label, "agent", text, tuple(PRESETS)), AgentThinker(name))
+                (Level(name, label, "agent", text, rest), AgentThinker(name))
                 for name, label, text in FALLBACKS
             ]
         solved = tuple(name for name, rules in PRESETS.items() if table_path(rules).exists())
@@ -229,31 +240,57 @@ def _of_manifest(manifest: Manifest, most: int) -> list[tuple[Level, Thinker]]:
     entries = manifest.checkpoints
     if all(entry.rating is not None for entry in entries):
         entries = tuple(sorted(entries, key=lambda entry: entry.rating or 0.0))
+    ids = [PERFECT, *(name for name, _, _ in FALLBACKS)]
+    evaluators: dict[str, Evaluator] = {}
     found: list[tuple[Level, Thinker]] = []
     for entry in entries:
-        checkpoint = load_weights(manifest.file(entry))
+        if entry.file not in evaluators:  # one network may be several levels
+            checkpoint = load_weights(manifest.file(entry))
+            evaluators[entry.file] = load_evaluator(checkpoint, device="cpu")
+        evaluator = evaluators[entry.file]
+        ids.append(_id(manifest.name_of(entry), ids))
         simulations = min(entry.simulations or 0, most)
         level = Level(
-            entry.name,
-            entry.label,
+            ids[-1],
+            _label(entry, entries),
             "network",
             _describe(entry, simulations),
-            (str(checkpoint.info.rules),),
+            (str(evaluator.rules),),
             entry.rating,
             entry.rating_low,
             entry.rating_high,
             simulations,
         )
-        evaluator = load_evaluator(checkpoint, device="cpu")
         found.append((level, NetworkThinker(evaluator, simulations)))
     return found
 
 
+def _id(name: str, taken: list[str]) -> str:
+    """A name as the protocol allows it, and unlike the others."""
+    plain = re.sub(r"[^A-Za-z0-9_.@-]", "-", name)[:56]
+    number = 1
+    while (found := plain if number == 1 else f"{plain}-{number}") in taken:
+        number += 1
+    return found
+
+
+def _label(entry: ManifestEntry, entries: tuple[ManifestEntry, ...]) -> str:
+    """The entry's label, with a number where several have it: `Expert 1`, `Expert 2`."""
+    same = [other for other in entries if other.label == entry.label]
+    return entry.label if len(same) == 1 else f"{entry.label} {same.index(entry) + 1}"
+
+
 def _describe(entry: ManifestEntry, simulations: int) -> str:
+    """How strong it is, how it plays, and what was measured."""
     looks = (
         f"tries {simulations} lines of play before a move" if simulations else "plays at a glance"
     )
-    text = f"A network after {entry.step:,} steps of training that {looks}."
+    parts = [
+        f"A network trained for {entry.step:,} steps that {looks}.",
+        f"It scores {entry.win_rate_vs_random:.0%} against random play",
+    ]
+    if entry.rating is not None:
+        parts.insert(0, STRENGTHS[label_of(entry.rating)])
     if entry.oracle_score is not None:
-        return f"{text} It finds a right move in {entry.oracle_score:.0%} of the test positions."
-    return f"{text} It scores {entry.win_rate_vs_random:.0%} against random play."
+        parts[-1] += f" and finds a right move in {entry.oracle_score:.0%} of the test positions"
+    return " ".join(parts) + "."

@@ -24,7 +24,7 @@ Cell = Annotated[int, Field(ge=0, le=APEX)]
 Action = Annotated[int, Field(ge=0, lt=NUM_ACTIONS)]
 Ply = Annotated[int, Field(ge=0, le=MAX_PLIES)]
 Sequence = Annotated[int, Field(ge=0, lt=1 << 31)]
-LevelId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,64}$")]
+LevelId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:@-]{1,64}$")]
 Token = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{16,64}$")]
 Pace = Annotated[int, Field(ge=0, le=MAX_PACE_MS)]
 

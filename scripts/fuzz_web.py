@@ -1,14 +1,16 @@
-"""Sense and nonsense over live sockets: nothing may break, and every state must be legal.
+"""Sense and nonsense for the web server: nothing may break, and every state must be legal.
 
-    python scripts/fuzz_web.py                     # 100,000 messages
-    python scripts/fuzz_web.py --messages 5000 --seed 3
+    python scripts/fuzz_web.py --json runs/fuzz_web.json       # 100,000 messages on sockets
+    python scripts/fuzz_web.py --messages 5000 --reader 0 --seed 3
 
-Starts its own server on the loopback address and ends it. Several connections send what a walk
-through the protocol's states suggests: legal moves, illegal ones, every message type at any moment,
-fields of wrong types and sizes, broken JSON, binary frames, resumed and watched games. After every
-few messages each connection checks the state that it was told: the position is possible, the list
-of legal moves is the rules' own, the plies lead from the start to the board, and the sequence
-number never goes back. At the end the server must be up and its error output empty.
+First the reader of messages alone gets whatever Hypothesis thinks of: it must refuse or read, and
+what it has read must be what was written. Then a server is started on the loopback address (and
+ended), and several connections send what a walk through the protocol's states suggests: legal
+moves, illegal ones, every message type at any moment, fields of wrong types and sizes, broken JSON,
+binary frames, resumed and watched games. After every few messages each connection checks the state
+that it was told: the position is possible, the list of legal moves is the rules' own, the plies
+lead from the start to the board, and the sequence number never goes back. At the end the server
+must be up and its error output empty. Ends with status 1 where anything was wrong.
 """
 
 from __future__ import annotations
@@ -27,6 +29,10 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Final
 
+from hypothesis import HealthCheck, given, settings
+from hypothesis import seed as seeded
+from hypothesis import strategies as st
+from pydantic import ValidationError
 from websockets import Origin
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
@@ -34,6 +40,7 @@ from websockets.exceptions import ConnectionClosed
 from pylos_env import Position, PylosError, Rules
 from pylos_env.geometry import FIRST_RAISE, RAISES, STOP
 from pylos_env.testing import random_game
+from pylos_web.messages import CLIENT_MESSAGES, ClientMessage
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 BATCH: Final = 12
@@ -49,6 +56,28 @@ ODD: Final[tuple[Any, ...]] = (
     *(None, True, False, -1, 0, 1, 29, 30, 302, 2**31, 2**63, 10**30, 1.5, -0.0, 1e308),
     *("", "a", "\0", "\ud83d", "é" * 40, "x" * 3000, "../../etc/passwd", "1b2", "stop"),
     *([], [1], [1, 2], [1, 2, 3], [[1]], {}, {"type": "move"}, {"a": {"b": {"c": []}}}),
+)
+
+
+WELL_FORMED: Final[tuple[dict[str, Any], ...]] = (
+    {"type": "new_game", "mode": "ai_vs_ai", "checkpoint": "random", "opponent": "rule_based"},
+    {"type": "new_game", "human_color": "black", "rules": "mature", "pace_ms": 9},
+    {"type": "new_game", "position": "x" * 40, "record": "*"},
+    {"type": "move", "kind": "place", "cell": 5, "seq": 3},
+    {"type": "move", "kind": "raise", "source": 0, "target": 16},
+    {"type": "move", "kind": "text", "text": "1b2"},
+    {"type": "remove", "pieces": [1, 2]},
+    {"type": "analyse", "ply": 7},
+    {"type": "pace", "pace_ms": 10, "paused": True},
+    {"type": "resume", "token": "a" * 24},
+    {"type": "watch", "token": "a" * 24},
+    *({"type": name} for name in ("skip_removal", "undo", "resign", "hint", "review", "record")),
+)
+FIELDS: Final = sorted({name for message in WELL_FORMED for name in message} | {"extra"})
+WORDS: Final = (
+    *TYPES,
+    *("place", "raise", "text", "human_vs_ai", "ai_vs_ai", "human_vs_human", "white", "black"),
+    *("advanced", "children", "standard", "mature", "random", "1b2", "a" * 24),
 )
 
 
@@ -242,6 +271,69 @@ def check(state: dict[str, Any]) -> None:
         raise Wrong(f"a person on turn has no moves: {state}")
 
 
+def json_values() -> st.SearchStrategy[Any]:
+    leaves = (
+        st.sampled_from(WORDS)
+        | st.integers(-2, 310)
+        | st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats()
+        | st.text(max_size=20)
+    )
+    return st.recursive(
+        leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner)
+    )
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> dict[str, Any]:
+    """Messages with other numbers, half of them with some field spoilt."""
+    message = dict(draw(st.sampled_from(WELL_FORMED)))
+    for name, value in message.items():
+        if type(value) is int:
+            message[name] = draw(st.integers(-1, 40))
+    if draw(st.booleans()):
+        message["seq"] = draw(st.integers(-1, 2**31))
+    if draw(st.booleans()):
+        message[draw(st.sampled_from(FIELDS))] = draw(json_values())
+    return message
+
+
+def texts() -> st.SearchStrategy[str | bytes]:
+    """Messages, any JSON, any text, any bytes."""
+    wild = json_values().map(json.dumps) | st.text(max_size=60) | st.binary(max_size=60)
+    return messages().map(json.dumps) | wild
+
+
+def fuzz_reader(examples: int, seed: int) -> dict[str, int]:
+    """So many texts for the reader of messages; how many it read and refused."""
+    counts = {"read": 0, "refused": 0}
+
+    @seeded(seed)
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(texts())
+    def read(text: str | bytes) -> None:
+        try:
+            message: ClientMessage = CLIENT_MESSAGES.validate_json(text)
+        except ValidationError:
+            counts["refused"] += 1
+            return
+        counts["read"] += 1
+        given_fields = json.loads(text)
+        told = message.model_dump(mode="json", exclude_unset=True)
+        if told != given_fields:
+            raise Wrong(f"{text!r} was read as {told}")
+
+    read()
+    return counts
+
+
 def start_server(folder: str) -> tuple[subprocess.Popen[str], str]:
     process = subprocess.Popen(
         [sys.executable, "-m", "pylos_web", "--port", "0", "--message-rate", "1000000"],
@@ -265,12 +357,15 @@ async def fuzz(origin: str, messages: int, connections: int, seed: int) -> list[
     return fuzzers
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--messages", type=int, default=100_000)
-    parser.add_argument("--connections", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+def summed(counts: list[dict[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for count in counts:
+        for name, number in count.items():
+            total[name] = total.get(name, 0) + number
+    return dict(sorted(total.items()))
+
+
+def fuzz_server(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         process, origin = start_server(folder)
         try:
@@ -282,19 +377,44 @@ def main() -> int:
         finally:
             process.terminate()
             _, complaints = process.communicate(timeout=10)
-    kinds: dict[str, int] = {}
-    for fuzzer in fuzzers:
-        for name, count in fuzzer.kinds.items():
-            kinds[name] = kinds.get(name, 0) + count
-    print(
-        f"{sum(fuzzer.sent for fuzzer in fuzzers):,} messages in {spent:.0f} s, seed {options.seed}"
+    return {
+        "messages": sum(fuzzer.sent for fuzzer in fuzzers),
+        "states_checked": sum(fuzzer.checked for fuzzer in fuzzers),
+        "closed_as_due": sum(fuzzer.closed for fuzzer in fuzzers),
+        "answers": summed([fuzzer.kinds for fuzzer in fuzzers]),
+        "seconds": round(spent, 1),
+        "health": health,
+        "complaints": complaints,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    print(f"{sum(fuzzer.checked for fuzzer in fuzzers):,} states checked against the rules")
-    print(f"{sum(fuzzer.closed for fuzzer in fuzzers):,} connections closed by the server, as due")
-    print("answers: " + ", ".join(f"{name} {count:,}" for name, count in sorted(kinds.items())))
-    print(f"the server afterwards: {health}")
-    if complaints:
-        print(f"the server complained:\n{complaints}", file=sys.stderr)
+    parser.add_argument("--messages", type=int, default=100_000, help="on sockets (100000)")
+    parser.add_argument("--connections", type=int, default=8, help="at once (8)")
+    parser.add_argument("--reader", type=int, default=20_000, help="for the reader alone (20000)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    options = parser.parse_args()
+    report: dict[str, Any] = {"seed": options.seed}
+    if options.reader:
+        report["reader"] = fuzz_reader(options.reader, options.seed)
+        print(f"the reader alone: {report['reader']}", flush=True)
+    report["server"] = found = fuzz_server(options)
+    print(f"{found['messages']:,} messages in {found['seconds']:.0f} s, seed {options.seed}")
+    print(f"{found['states_checked']:,} states checked against the rules")
+    print(f"{found['closed_as_due']:,} connections closed by the server, as due")
+    answers = ", ".join(f"{name} {count:,}" for name, count in found["answers"].items())
+    print(f"answers: {answers}")
+    print(f"the server afterwards: {found['health']}")
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        print(f"numbers: {options.json}")
+    if found["complaints"]:
+        print(f"the server complained:\n{found['complaints']}", file=sys.stderr)
         return 1
     return 0
 

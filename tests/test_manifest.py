@@ -178,6 +178,20 @@ def test_a_level_is_found_by_label_name_and_file(tmp_path: Path) -> None:
         manifest.level("Novice")
 
 
+def test_one_network_may_be_several_levels(tmp_path: Path) -> None:
+    levels = [
+        GOOD | {"simulations": count, "rating": rating, "rating_low": 0.0, "rating_high": 9999.0}
+        for count, rating in ((64, 1500.0), (0, 900.0), (16, 1200.0))
+    ]
+    manifest = Manifest.read(write(tmp_path, *levels))
+    names = [manifest.name_of(entry) for entry in manifest.checkpoints]
+    assert names == ["step_000000100@0", "step_000000100@16", "step_000000100@64"]
+    assert [manifest.level(name).simulations for name in names] == [0, 16, 64]
+    assert manifest.level("step_000000100").simulations == 64, "the strongest"
+    with pytest.raises(CheckpointError, match="more than one entry is called step_000000100@16"):
+        Manifest.read(write(tmp_path, *levels, levels[2]))
+
+
 def test_labels_go_from_weak_to_strong() -> None:
     assert LABELS == ("Beginner", "Novice", "Intermediate", "Advanced", "Expert")
 

@@ -410,7 +410,8 @@ def test_the_changelog_knows_this_version() -> None:
 def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
     """Built, installed without this checkout in sight, and played from an empty folder."""
     source = tmp_path / "source"
-    ignore = shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info", "runs")
+    ignored = (".*", "__pycache__", "build", "*.egg-info", "runs", "node_modules")
+    ignore = shutil.ignore_patterns(*ignored)
     shutil.copytree(ROOT, source, ignore=ignore)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
     wheels = tmp_path / "wheels"
@@ -437,7 +438,14 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
             "pylos_env.oracle.benchmark('random', every=1000)\n"
             "assert pylos_env.__file__.startswith(sys.argv[1]), pylos_env.__file__\n"
             "env = gymnasium.make('pylos_env/Pylos-v0', opponent='rule_based')\n"
-            "print(env.reset(seed=1)[0].shape, env.step(3)[1])",
+            "print(env.reset(seed=1)[0].shape, env.step(3)[1])\n"
+            "from starlette.testclient import TestClient\n"
+            "from pylos_web.levels import Levels\n"
+            "from pylos_web.server import create_app\n"
+            "page = TestClient(create_app(Levels.load(None, 8)), base_url='http://127.0.0.1')\n"
+            "paths = '/', '/static/main.js', '/static/dist/board3d.js', '/static/none.js'\n"
+            "print([page.get(path).status_code for path in paths])\n"
+            "print(page.get('/checkpoints').json()['board3d'])",
             str(target),
         ],
         cwd=empty,
@@ -446,4 +454,9 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert out.stdout.strip() == "(33,) 0.0", out.stderr
+    played, page, board3d = out.stdout.strip().split("\n") if out.stdout else ("", "", "")
+    assert played == "(33,) 0.0", out.stderr
+    # the wheel holds the 3D board where it was built before (make web); without it the page is flat
+    built = (ROOT / "pylos_web" / "static" / "dist" / "board3d.js").exists()
+    assert page == f"[200, 200, {200 if built else 404}, 404]", out.stderr
+    assert board3d == str(built)

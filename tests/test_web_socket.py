@@ -303,6 +303,8 @@ def test_checkpoints_lists_the_levels_of_a_ladder(tmp_path: Path) -> None:
         )
         assert "path" not in str(answer)
         assert str(tmp_path) not in str(answer)
+        wanted = {"type": "new_game", "checkpoint": novice["id"], "rules": "mature"}
+        assert client.refusal(**wanted) == "unsuitable_level"
         client.new_game(checkpoint=novice["id"])
         client.send(type="move", kind="place", cell=5)
         answer = client.get("ai_move")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,11 @@ from pylos_env import Position, Rules, parse_games
 from pylos_env.options import MAX_PLIES
 from pylos_env.testing import random_game
 from pylos_web.levels import AgentThinker, Levels, NetworkThinker
-from pylos_web.messages import Place, Raise, Refusal, Remove, SkipRemoval, Typed
+from pylos_web.messages import NewGame, Place, Raise, Refusal, Remove, SkipRemoval, Typed
 from pylos_web.table import NOBODY, Seat, Table
 from pylos_web.thinking import Guard
 from tests.web_tools import fallback_levels, write_ladder
+from trainers.manifest import Manifest
 from trainers.play.game import Game
 
 SQUARE_AT_1B2 = "WW..W....B..B.B./........./..../. w 0"
@@ -214,8 +217,9 @@ def test_a_ladder_gives_its_entries_from_weak_to_strong(
 ) -> None:
     monkeypatch.setenv("PYLOS_ORACLE", str(tmp_path))
     levels = Levels.load(write_ladder(tmp_path / "run", (0, 16, 4000)), 64)
-    assert [level.label for level in levels.all] == ["Beginner", "Novice", "Intermediate"]
-    assert [level.simulations for level in levels.all] == [0, 16, 64]
+    trained = [level for level in levels.all if level.kind == "network"]
+    assert [level.label for level in trained] == ["Beginner", "Novice", "Intermediate"]
+    assert [level.simulations for level in trained] == [0, 16, 64]
     assert levels.all[1].rating_low == 1150
     assert "16 lines of play" in levels.all[1].description
     rules = Rules.of("advanced")
@@ -226,6 +230,34 @@ def test_a_ladder_gives_its_entries_from_weak_to_strong(
     with pytest.raises(Refusal) as error:
         levels.find(levels.all[0].id, Rules.of("mature"))
     assert code_of(error) == "unsuitable_level"
+
+
+def test_agents_stand_in_for_rules_that_no_network_plays(tmp_path: Path) -> None:
+    levels = Levels.load(write_ladder(tmp_path / "run"), 64)
+    assert levels.find(None, Rules.of("mature"))[0].id == "random"
+    with pytest.raises(Refusal) as error:
+        levels.find("random", Rules.of("advanced"))
+    assert code_of(error) == "unsuitable_level"
+
+
+def test_one_network_may_be_several_levels(tmp_path: Path) -> None:
+    folder = write_ladder(tmp_path, (0, 16))
+    manifest = Manifest.read(folder / "manifest.json")
+    weak, strong = manifest.checkpoints
+    again = replace(strong, simulations=32, rating=1300.0, rating_high=1400.0)
+    odd = replace(weak, file="odd name.safetensors", rating=900.0, rating_low=800.0)
+    shutil.copy(manifest.file(weak), folder / odd.file)
+    Manifest(manifest.path, (weak, strong, again, odd)).write()
+    levels = [level for level in Levels.load(folder, 64).all if level.kind == "network"]
+    assert [(level.id, level.label, level.simulations) for level in levels] == [
+        ("odd-name", "Beginner 1", 0),
+        (weak.name, "Beginner 2", 0),
+        (f"{strong.name}@16", "Novice 1", 16),
+        (f"{strong.name}@32", "Novice 2", 32),
+    ]
+    for level in levels:
+        NewGame(type="new_game", checkpoint=level.id)
+    assert levels[-1].description.startswith("About as strong as a search four turns deep. ")
 
 
 @pytest.mark.parametrize("number", [0, 1])

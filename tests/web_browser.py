@@ -29,7 +29,7 @@ FLAGS = [
 CHROMIUM = (
     os.environ.get("PYLOS_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 )
-SECONDS = 40.0
+SECONDS = 90.0  # a busy machine without a graphics card draws slowly
 
 
 @contextmanager
@@ -52,6 +52,7 @@ class Page:
 
     def __init__(self, page: Any) -> None:
         self.page = page
+        page.set_default_timeout(1000 * SECONDS)
         self.faults: list[str] = []
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("console", self._heard)
@@ -108,8 +109,7 @@ class Page:
         # the board may still be drawing what the page knows already
         self.until(
             f"(({{x, y}}) => pylos.board3d.pick({{clientX: x, clientY: y}}) === {cell})"
-            f"(pylos.board3d.screenPoint({cell}))",
-            seconds=10,
+            f"(pylos.board3d.screenPoint({cell}))"
         )
         point = self.ask(f"pylos.board3d.screenPoint({cell})")
         self.page.mouse.click(point["x"], point["y"])

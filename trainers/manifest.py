@@ -94,7 +94,7 @@ class ManifestEntry:
 
     @property
     def name(self) -> str:
-        """What the entry is called: its file without folder and ending."""
+        """Its file without folder and ending. Levels may share a file: see `Manifest.name_of`."""
         return PurePosixPath(self.file).stem
 
 
@@ -107,9 +107,9 @@ class Manifest:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))
-        ordered = tuple(sorted(self.checkpoints, key=lambda entry: (entry.step, entry.file)))
-        object.__setattr__(self, "checkpoints", ordered)
-        names = [entry.name for entry in ordered]
+        ordered = sorted(self.checkpoints, key=lambda e: (e.step, e.file, e.simulations or 0))
+        object.__setattr__(self, "checkpoints", tuple(ordered))
+        names = [self.name_of(entry) for entry in ordered]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise CheckpointError(f"{self.path}: more than one entry is called {', '.join(twice)}")
@@ -146,6 +146,11 @@ class Manifest:
     def file(self, entry: ManifestEntry) -> Path:
         return self.path.parent / entry.file
 
+    def name_of(self, entry: ManifestEntry) -> str:
+        """What an entry is called: `s9`, or `s9@64` where one network is several levels."""
+        alone = [other.name for other in self.checkpoints].count(entry.name) == 1
+        return entry.name if alone else f"{entry.name}@{entry.simulations or 0}"
+
     def check_file(self, entry: ManifestEntry) -> None:
         """Refuse an entry whose file is not there, or is not the one that was entered."""
         try:
@@ -154,21 +159,20 @@ class Manifest:
             raise CheckpointError(f"{self.path}: ({entry.file!r}): {error}") from None
 
     def level(self, name: str) -> ManifestEntry:
-        """The entry of that name or file; for a label, in any case, the strongest that has it.
+        """The entry of that name; for a file or a label, in any case, the strongest that has it.
 
         The strongest is the best rated one, and the latest among equals or where none is rated.
         """
-        for entry in self.checkpoints:
-            if name in (entry.name, entry.file):
-                return entry
-        labelled = [e for e in self.checkpoints if e.label.casefold() == name.casefold()]
-        if not labelled:
+        found = [e for e in self.checkpoints if name == self.name_of(e)]
+        found = found or [e for e in self.checkpoints if name in (e.name, e.file)]
+        found = found or [e for e in self.checkpoints if e.label.casefold() == name.casefold()]
+        if not found:
             known = sorted({e.label for e in self.checkpoints}, key=LABELS.index)
-            known += [entry.name for entry in self.checkpoints]
+            known += [self.name_of(entry) for entry in self.checkpoints]
             raise CheckpointError(
                 f"{self.path} has no level {name!r}: expected one of {', '.join(known) or 'none'}"
             )
-        return max(labelled, key=lambda e: (-math.inf if e.rating is None else e.rating, e.step))
+        return max(found, key=lambda e: (-math.inf if e.rating is None else e.rating, e.step))
 
 
 @dataclass

@@ -48,7 +48,15 @@ export class AnalysisPanel {
       on: { input: () => this.onPly(Number(this.slider.value)) },
     });
     this.note = element("p", { class: "note" });
-    container.append(this.bar, this.verdict, this.list, this.more, this.graph, this.slider, this.note);
+    this.next = element("button", {
+      type: "button",
+      class: "small",
+      hidden: true,
+      text: "Next mistake",
+      on: { click: () => this.onPly(this.nextMistake()) },
+    });
+    container.append(this.bar, this.verdict, this.graph, this.slider, this.note, this.next);
+    container.append(this.list, this.more);
   }
 
   showAnalysis(analysis) {
@@ -56,18 +64,22 @@ export class AnalysisPanel {
     const estimate = analysis.value ?? analysis.estimate ?? 0;
     const white = Math.round(50 * (1 + (analysis.estimate ?? estimate)));
     this.bar.firstChild.style.width = `${white}%`;
-    const words = `White ${white} %, black ${100 - white} %, says ${analysis.judge}`;
+    const words = `White ${white}%, black ${100 - white}%, says ${analysis.judge}`;
     this.bar.setAttribute("aria-label", words);
     this.bar.title = words;
+    const guess = `White ${white}%, says ${analysis.judge}.`;
     this.verdict.textContent =
-      analysis.value === null
-        ? `White ${white} %, says ${analysis.judge}. The exact result needs a solved table.`
-        : `Exact: ${analysis.exact}.`;
+      analysis.moves.length === 0
+        ? "The game is over."
+        : analysis.value === null
+          ? `${guess} The exact result needs a solved table.`
+          : `Exact: ${analysis.exact}. ${guess}`;
     this.drawMoves();
   }
 
   drawMoves() {
     const { moves } = this.analysis;
+    this.list.hidden = moves.length === 0;
     const shown = this.all ? moves : moves.slice(0, SHOWN);
     const exact = moves.some((move) => move.value !== null);
     const shares = moves.some((move) => move.share !== null);
@@ -109,7 +121,7 @@ export class AnalysisPanel {
       const bar = element("span", { class: "share-bar" });
       bar.style.width = `${Math.round(60 * (move.share ?? 0))}px`;
       cells.push(
-        element("td", {}, bar, element("span", { text: `${Math.round(100 * (move.share ?? 0))} %` })),
+        element("td", {}, bar, element("span", { text: `${Math.round(100 * (move.share ?? 0))}%` })),
       );
     }
     if (exact) {
@@ -148,6 +160,7 @@ export class AnalysisPanel {
     if (!this.review || this.review.points.length < 2) {
       this.graph.replaceChildren();
       this.note.textContent = "";
+      this.next.hidden = true;
       return;
     }
     const { points } = this.review;
@@ -188,6 +201,13 @@ export class AnalysisPanel {
     this.note.textContent = here?.mistake
       ? `This move ${here.mistake}.`
       : this.graphText(mistakes);
+    this.next.hidden = mistakes.length === 0;
+  }
+
+  /** The next mistake after the position shown; after the last, the first. */
+  nextMistake() {
+    const plies = this.review.points.filter((point) => point.mistake).map((point) => point.ply);
+    return plies.find((ply) => ply > this.ply) ?? plies[0];
   }
 
   graphText(mistakes) {

@@ -45,6 +45,10 @@ export class Board2D {
     this.container = container;
   }
 
+  focus() {
+    this.buttons[this.focused].focus();
+  }
+
   rove(number) {
     this.buttons[this.focused].tabIndex = -1;
     this.focused = number;

@@ -43,3 +43,11 @@ export function store(store_, name, value) {
     // a browser may forbid storage: the page then forgets when it is closed
   }
 }
+
+/** Hand a text to the visitor as a file. */
+export function download(name, text) {
+  const link = element("a", { download: name });
+  link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}

@@ -41,3 +41,8 @@ export const SUPPORTS = CELLS.map(({ level, row, column }) =>
 export const RESTING = CELLS.map((_, cell) =>
   SUPPORTS.flatMap((below, above) => (below.includes(cell) ? [above] : [])),
 );
+
+/** The cells that a step of our notation names. */
+export function cellsOf(move) {
+  return move === "stop" ? [] : move.replace(/^x/, "").split("-").map(cellOf);
+}

@@ -1,6 +1,6 @@
 // A game as the page holds it: the boards after every ply, turns as text, records and links.
 
-import { NAMES, SPHERES, cellOf } from "./geometry.js";
+import { LEVEL_SIZES, NAMES, SPHERES, cellOf } from "./geometry.js";
 
 export const START = "................/........./..../. w 0";
 
@@ -42,6 +42,18 @@ export function reservesOf(cells) {
   return { white: SPHERES - count("W"), black: SPHERES - count("B") };
 }
 
+/** The text of a position of the game: who is on turn there follows from what was played next. */
+export function positionAt(state, snaps, ply) {
+  const next = snaps[ply + 1]?.step;
+  if (!next) return state.board;
+  if (ply === 0) return state.start;
+  const step = snaps[ply].step;
+  const cells = [...snaps[ply].cells];
+  const levels = LEVEL_SIZES.map((size) => cells.splice(0, size * size).join("")).join("/");
+  const left = !isTakeBack(next.text) ? 0 : isTakeBack(step.text) ? 1 : 2;
+  return `${levels} ${next.mover.toLowerCase()} ${left}`;
+}
+
 /** The game's turns: text, side, and the ply at which each ends. */
 export function turnsOf(start, plies) {
   const turns = [];
@@ -80,8 +92,8 @@ function address(fields) {
   return `${location.origin}${location.pathname}#${parts.join("&")}`;
 }
 
-export function positionLink(state, cellsText) {
-  return address({ rules: state.rules, position: cellsText.replaceAll(" ", "_") });
+export function positionLink(state, board) {
+  return address({ rules: state.rules, position: board.replaceAll(" ", "_") });
 }
 
 export function gameLink(state) {

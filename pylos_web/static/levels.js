@@ -2,18 +2,25 @@
 
 import { find, store, stored } from "./dom.js";
 
+const FIRST_CHOICE = 1; // the second weakest: the weakest plays at random where nothing was trained
+
 function ratingText(level) {
-  if (level.rating === null || level.rating === undefined) return "Not rated.";
+  if (level.rating === null || level.rating === undefined) return "";
   const half = Math.round((level.rating_high - level.rating_low) / 2);
-  return `Rating ${Math.round(level.rating)}, give or take ${half}.`;
+  return `${Math.round(level.rating)} \u00b1 ${half}`;
+}
+
+function spoken(level) {
+  const rating = ratingText(level).replace("\u00b1", "plus or minus");
+  return rating ? `${level.label}, rating ${rating}` : level.label;
 }
 
 export class NewGameDialog {
   constructor(levels, onStart) {
-    this.levels = levels;
+    this.all = levels;
     this.dialog = find("new-dialog");
     this.form = find("new-form");
-    this.sliders = ["level", "level2"].map((id) => find(id));
+    this.ids = ["level", "level2"];
     this.restore();
     this.form.addEventListener("input", () => this.show());
     find("new-cancel").addEventListener("click", () => this.dialog.close());
@@ -30,14 +37,6 @@ export class NewGameDialog {
 
   restore() {
     const choice = stored(localStorage, "choice") ?? {};
-    const middle = Math.min(1, this.levels.length - 1);
-    for (const slider of this.sliders) slider.max = String(this.levels.length - 1);
-    const index = (id) => {
-      const found = this.levels.findIndex((level) => level.id === id);
-      return found < 0 ? middle : found;
-    };
-    this.sliders[0].value = String(index(choice.level));
-    this.sliders[1].value = String(index(choice.level2));
     for (const [name, value] of [
       ["mode", choice.mode],
       ["color", choice.color],
@@ -47,17 +46,41 @@ export class NewGameDialog {
       }
     }
     if (choice.rules) find("rules").value = choice.rules;
+    if (!find("rules").value) find("rules").selectedIndex = 0;
+    this.fit();
+    for (const id of this.ids) {
+      const found = this.levels.findIndex((level) => level.id === choice[id]);
+      find(id).value = String(found < 0 ? Math.min(FIRST_CHOICE, this.levels.length - 1) : found);
+    }
     this.show();
   }
 
+  /** The sliders hold the levels that play the chosen rules; they stay about as high as they are. */
+  fit() {
+    const rules = find("rules").value;
+    if (this.rules === rules) return;
+    this.rules = rules;
+    this.levels = this.all.filter((level) => level.rules.includes(rules));
+    const last = this.levels.length - 1;
+    for (const id of this.ids) {
+      const slider = find(id);
+      const height = Number(slider.max) > 0 ? Number(slider.value) / Number(slider.max) : 0;
+      slider.max = String(last);
+      slider.value = String(Math.round(height * last));
+      slider.disabled = last === 0;
+      find(`${id}-low`).textContent = this.levels[0].label;
+      find(`${id}-high`).textContent = last > 0 ? this.levels[last].label : "";
+    }
+  }
+
   choice() {
-    const [level, level2] = this.sliders.map((slider) => this.levels[Number(slider.value)].id);
+    const [level, level2] = this.ids.map((id) => this.levels[Number(find(id).value)].id);
     return {
       level,
       level2,
       mode: this.form.elements.mode.value,
       color: this.form.elements.color.value,
-      rules: find("rules").value,
+      rules: this.rules,
     };
   }
 
@@ -71,24 +94,19 @@ export class NewGameDialog {
   }
 
   show() {
-    const { mode, rules } = this.choice();
+    this.fit();
+    const { mode } = this.choice();
     find("color-box").hidden = mode !== "human_vs_ai";
     find("level-box").hidden = mode === "human_vs_human";
     find("level2-box").hidden = mode !== "ai_vs_ai";
     find("level-title").textContent = mode === "ai_vs_ai" ? "White" : "Level";
-    let fits = true;
-    this.sliders.forEach((slider, number) => {
-      const level = this.levels[Number(slider.value)];
-      const id = number === 0 ? "level" : "level2";
-      const plays = level.rules.includes(rules);
-      const used = number === 0 ? mode !== "human_vs_human" : mode === "ai_vs_ai";
-      if (used && !plays) fits = false;
+    for (const id of this.ids) {
+      const level = this.levels[Number(find(id).value)];
       find(`${id}-label`).textContent = level.label;
-      find(`${id}-text`).textContent = plays
-        ? `${level.description} ${ratingText(level)}`
-        : `This level plays the rules "${level.rules.join('", "')}" only.`;
-      slider.setAttribute("aria-valuetext", level.label);
-    });
-    find("new-start").disabled = !fits;
+      find(`${id}-rating`).textContent = ratingText(level);
+      find(`${id}-rating`).title = "Rating, random play being 0, and its interval";
+      find(`${id}-text`).textContent = level.description;
+      find(id).setAttribute("aria-valuetext", spoken(level));
+    }
   }
 }

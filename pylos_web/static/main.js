@@ -3,26 +3,17 @@
 import { AnalysisPanel } from "./analysis.js";
 import { Board2D } from "./board2d.js";
 import { Connection } from "./connection.js";
-import { find, store, stored } from "./dom.js";
-import { cellOf } from "./geometry.js";
-import {
-  gameLink,
-  positionLink,
-  readLink,
-  recordText,
-  reservesOf,
-  snapshots,
-  watchLink,
-} from "./history.js";
+import { bindControls } from "./controls.js";
+import { download, element, find, store, stored } from "./dom.js";
+import { cellsOf } from "./geometry.js";
+import { readLink, recordText, reservesOf, snapshots } from "./history.js";
 import { Interaction, whyIdle } from "./interaction.js";
 import { NewGameDialog } from "./levels.js";
 import { drawMoves } from "./movelist.js";
 import { drawSeat } from "./seats.js";
 import { announcement, statusText } from "./speech.js";
+import { Views } from "./views.js";
 
-const BUILD_3D =
-  "This is the flat board. The 3D board needs Node once: " +
-  "npm --prefix pylos_web/board3d ci && npm --prefix pylos_web/board3d run build";
 const STATUS = {
   open: "",
   lost: "Connection lost. Trying to come back ...",
@@ -31,6 +22,7 @@ const STATUS = {
   idle: "Disconnected after a long pause. Reload to go on.",
   refused: "The server closed the connection. Reload to go on.",
 };
+const WIDE = matchMedia("(min-width: 62.01rem)"); // the panels stand beside the board
 const NO_MARKS = { targets: new Set(), movable: new Set(), removable: new Set(), selected: null };
 
 class Page {
@@ -56,10 +48,8 @@ class Page {
       onMessage: (message) => this.receive(message),
       onStatus: (status) => this.showConnection(status),
     });
-    this.bind();
-    this.setTheme(stored(localStorage, "theme") ?? "auto");
-    if (has3d) this.setView(stored(localStorage, "view") ?? "3d");
-    else this.show2d(BUILD_3D);
+    bindControls(this);
+    this.views = new Views(this, has3d);
     this.connection.open();
   }
 
@@ -123,7 +113,9 @@ class Page {
     }
     if (error.code === "stale") return; // the state that made it stale is already on its way
     this.say(error.message);
-    if (!this.state && error.re === "new_game") this.connection.send({ type: "new_game" });
+    if (this.state || error.re !== "new_game") return;
+    this.notice = error.message; // a link or a kept game that cannot be: a fresh one, with the reason
+    this.connection.send({ type: "new_game" });
   }
 
   newGame(message) {
@@ -155,7 +147,7 @@ class Page {
         else if (before.you !== state.you) this.flipped = state.you === "black";
       }
       const steps = sameGame ? this.snaps.slice(known).map((snap) => snap.step) : [];
-      find("announcer").append(paragraph(announcement(steps, state)));
+      find("announcer").append(element("p", { text: announcement(steps, state) }));
       while (find("announcer").children.length > 5) find("announcer").firstChild.remove();
       if (this.notice || steps.length > 0 || !sameGame) this.say(this.notice ?? "");
       this.notice = null;
@@ -179,6 +171,34 @@ class Page {
       kept.opponent = black.level;
     }
     store(sessionStorage, "game", kept);
+  }
+
+  /** The same players once more. */
+  again() {
+    const { mode, pace_ms, human_color, checkpoint, opponent } = stored(sessionStorage, "game") ?? {};
+    const wanted = { type: "new_game", mode, pace_ms, human_color, checkpoint, opponent };
+    this.newGame(mode ? { ...wanted, rules: this.state.rules } : this.dialog.message());
+    this.toBoard();
+  }
+
+  closeOver() {
+    this.closedAt = this.state.seq;
+    this.draw();
+    this.toBoard();
+  }
+
+  /** The button that was pressed is gone: the keyboard goes on at the board, where that is shown. */
+  toBoard() {
+    if (this.views.view === "2d") this.board2d.focus();
+  }
+
+  /** From the start, with the truth beside it. */
+  review() {
+    const box = find("analysis-box");
+    box.open = true; // its toggle asks for what it shows
+    this.look(0);
+    if (WIDE.matches) box.scrollIntoView({ block: "nearest" }); // else the board would leave the screen
+    find("forth").focus({ preventScroll: true });
   }
 
   /** What the open panels need to know of the position shown. */
@@ -293,6 +313,17 @@ class Page {
     const note = find("review-note");
     note.hidden = this.viewPly === null;
     note.textContent = `Looking back: ply ${this.ply} of ${this.snaps.length - 1}`;
+    this.drawOver(state);
+  }
+
+  drawOver(state) {
+    find("over").hidden = state.phase !== "over" || this.viewPly !== null || this.closedAt === state.seq;
+    if (state.phase !== "over") return;
+    const { winner } = state.result;
+    const name = { white: "White", black: "Black" }[winner];
+    find("over-title").textContent =
+      winner === null ? "Nobody wins" : state.you === winner ? "You win!" : `${name} wins`;
+    find("over-again").hidden = !this.tokens?.token;
   }
 
   drawControls(state) {
@@ -358,149 +389,6 @@ class Page {
     if (status === "open" && this.wasLost) this.say("Connected again.");
     this.wasLost = status === "lost";
   }
-
-  // Views and themes
-
-  async load3d() {
-    try {
-      const { Board3D } = await import("./dist/board3d.js");
-      this.board3d = new Board3D(find("board3d"), (cell) => this.activate(cell));
-    } catch (error) {
-      console.warn("no 3D board:", error);
-      this.show2d("This browser shows no 3D graphics (WebGL), so here is the flat board.");
-      return;
-    }
-    this.board3d.resize();
-    this.drawBoards();
-  }
-
-  show2d(note) {
-    find("no3d").hidden = false;
-    find("no3d").textContent = note;
-    find("view").hidden = true;
-    this.setView("2d");
-  }
-
-  /** The 3D board is loaded when it is first wanted. */
-  setView(view) {
-    this.view = view;
-    const deep = view === "3d";
-    find("board3d").hidden = !deep;
-    find("board2d").classList.toggle("unseen", deep);
-    find("view").textContent = deep ? "2D board" : "3D board";
-    if (!deep) return;
-    this.loading ??= this.load3d();
-    this.board3d?.resize();
-  }
-
-  toggleView() {
-    if (find("view").hidden) return;
-    this.setView(this.view === "3d" ? "2d" : "3d");
-    store(localStorage, "view", this.view);
-  }
-
-  setTheme(theme) {
-    this.theme = theme;
-    document.documentElement.dataset.theme = theme;
-    const name = { auto: "Auto", light: "Light", dark: "Dark" }[theme];
-    find("theme-name").textContent = name;
-    find("theme").setAttribute("aria-label", `${name} theme`);
-    this.board3d?.restyle();
-  }
-
-  bind() {
-    const click = (id, handler) => find(id).addEventListener("click", handler);
-    click("new-open", () => this.dialog.open());
-    click("help-open", () => find("help-dialog").showModal());
-    click("view", () => this.toggleView());
-    click("theme", () => {
-      const order = ["auto", "light", "dark"];
-      this.setTheme(order[(order.indexOf(this.theme) + 1) % 3]);
-      store(localStorage, "theme", this.theme);
-    });
-    click("undo", () => this.act("undo"));
-    click("hint", () => this.act("hint"));
-    click("resign", () => this.act("resign"));
-    click("done", () => this.act("skip_removal"));
-    click("flip", () => this.flip());
-    click("pause", () => this.setPace(!this.state.paused));
-    find("pace").addEventListener("change", () => this.setPace(this.state.paused));
-    click("first", () => this.look(0));
-    click("back", () => this.look(this.ply - 1));
-    click("forth", () => this.look(this.ply + 1));
-    click("live", () => this.look(this.snaps.length - 1));
-    click("copy-position", () => {
-      const board = this.viewPly === null ? this.state.board : null;
-      if (board === null) this.say("Return to the present to link to its position.");
-      else this.share(() => positionLink(this.state, board), "Link to the position");
-    });
-    click("copy-game", () => this.share(() => gameLink(this.state), "Link to the game"));
-    click("copy-watch", () => this.share(() => watchLink(this.tokens.watch), "Spectator link"));
-    click("save", () => this.connection.send({ type: "record" }));
-    click("load", () => find("load-file").click());
-    find("load-file").addEventListener("change", (event) => {
-      this.loadRecord(event.target.files[0]);
-      event.target.value = "";
-    });
-    find("typed").addEventListener("submit", (event) => {
-      event.preventDefault();
-      const input = find("typed-move");
-      const text = input.value.trim();
-      if (!text || !this.state) return;
-      this.viewPly = null;
-      this.connection.send({ type: "move", kind: "text", text, seq: this.state.seq });
-      input.value = "";
-    });
-    find("analysis-box").addEventListener("toggle", () => this.ask());
-    addEventListener("keydown", (event) => this.key(event));
-    addEventListener("hashchange", () => {
-      if (readLink(location.hash)) this.ready(false);
-    });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.board3d?.restyle());
-  }
-
-  key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.closest("input, select, textarea, dialog")) return;
-    const keys = {
-      Escape: () => this.interaction.cancel() && this.drawBoards(),
-      u: () => !find("undo").disabled && this.act("undo"),
-      h: () => !find("hint").disabled && this.act("hint"),
-      d: () => !find("done").hidden && this.act("skip_removal"),
-      f: () => this.flip(),
-      v: () => this.toggleView(),
-      "[": () => this.look(this.ply - 1),
-      "]": () => this.look(this.ply + 1),
-      "/": () => {
-        event.preventDefault();
-        find("typed-move").focus();
-      },
-    };
-    keys[event.key]?.();
-  }
-}
-
-function cellsOf(move) {
-  return move === "stop"
-    ? []
-    : move
-        .replace(/^x/, "")
-        .split("-")
-        .map(cellOf);
-}
-
-function paragraph(text) {
-  const node = document.createElement("p");
-  node.textContent = text;
-  return node;
-}
-
-function download(name, text) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 const answer = await fetch("/checkpoints");

@@ -7,8 +7,10 @@ const NAME = { white: "White", black: "Black" };
 
 export function drawSeat(node, color, state, reserve, active) {
   const player = state.players[color];
-  const you = state.you === color ? "You" : player.kind === "human" ? "Human" : player.name;
   const thinking = active && state.thinking && player.kind === "ai";
+  let [name, under] = [player.name, thinking ? `${NAME[color]}, thinking` : NAME[color]];
+  if (state.you === color) name = "You";
+  else if (state.you === "both") [name, under] = [NAME[color], active ? "to move" : ""];
   const dots = Array.from({ length: SPHERES }, (_, number) =>
     element("i", { class: `ball ${color}${number < reserve ? "" : " spent"}` }),
   );
@@ -18,8 +20,8 @@ export function drawSeat(node, color, state, reserve, active) {
     element(
       "span",
       { class: "who" },
-      element("strong", { text: you }),
-      element("small", { text: thinking ? `${NAME[color]}, thinking` : NAME[color] }),
+      element("strong", { text: name }),
+      element("small", { text: under }),
     ),
     element(
       "span",

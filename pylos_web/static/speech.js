@@ -16,12 +16,11 @@ export function resultText(state) {
   const { winner, reason } = state.result;
   if (winner === null) return "Nobody wins: the game was stopped after too many moves.";
   const loser = winner === "white" ? "Black" : "White";
-  const mine = state.you === winner ? " You win!" : "";
-  if (reason === "resigned") return `${loser} resigns: ${winner} wins.${mine}`;
+  if (reason === "resigned") return `${loser} resigns: ${winner} wins.`;
   const placed = state.board.split(" ")[0].at(-1) !== ".";
   return placed
-    ? `${NAME[winner]} places the last sphere and wins.${mine}`
-    : `${loser} cannot move: ${winner} wins.${mine}`;
+    ? `${NAME[winner]} places the last sphere and wins.`
+    : `${loser} cannot move: ${winner} wins.`;
 }
 
 /** How things stand, in a sentence. */
@@ -50,8 +49,10 @@ export function statusText(state) {
 /** What just happened and what is to do, to be spoken. */
 export function announcement(steps, state) {
   const said = steps.map(stepText);
-  if (state.phase === "over") said.push(resultText(state));
-  else if (state.legal.remove.length > 0) {
+  if (state.phase === "over") {
+    said.push(resultText(state));
+    if (state.result.winner && state.you === state.result.winner) said.push("You win!");
+  } else if (state.legal.remove.length > 0) {
     said.push(`A formation: you may take back ${cellList(state.legal.remove)}`);
   } else if (state.legal.place.length + state.legal.raise.length > 0) {
     said.push(state.you === "both" ? `${NAME[state.turn]} to move` : "Your turn");
