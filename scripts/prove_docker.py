@@ -273,9 +273,7 @@ def smoke(engine: Engine, trainer: str) -> str:
     must(bool(saved) and all(path.stat().st_uid == USER for path in saved), list(runs.rglob("*")))
     new = kernels(engine) - before
     must(not new, f"compiled anew: {sorted(new)}")
-    return (
-        f"{seconds:.0f} s, {len(saved)} checkpoint files, no kernel beside the {len(before)} stored"
-    )
+    return f"{seconds:.0f} s, {len(saved)} checkpoint files, {len(before)} kernels, none new"
 
 
 def alphazero(engine: Engine) -> str:
@@ -414,7 +412,7 @@ def main() -> int:
         make_bases(engine, options)
         for target in ("train", "web"):
             engine.build(target, options)
-    record = {
+    record: dict[str, Any] = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "base": f"Debian {options.suite} by debootstrap",
         "buildah": engine("--version").strip(),

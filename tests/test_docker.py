@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 import pylos_env
 from pylos_web.cli import PORT
@@ -174,7 +174,7 @@ def test_no_mirror_and_no_secret_is_baked_in() -> None:
             assert "--mount=type=secret" in rest
 
 
-class Loader(yaml.SafeLoader):
+class Loader(yaml.SafeLoader):  # type: ignore[misc]
     """Compose's own tag for "not what the other file said"."""
 
 
