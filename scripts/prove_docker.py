@@ -3,8 +3,8 @@
     sudo python scripts/prove_docker.py --work /var/tmp/prove
     sudo python scripts/prove_docker.py --work /var/tmp/prove --skip-build      # the checks again
 
-Needs root, and buildah, debootstrap, iproute2 and util-linux. A Debian base is made, both targets
-of the Dockerfile are built on it (chroot isolation, vfs storage), and the images are run through
+Needs root, and buildah, debootstrap, iproute2 and util-linux. A Debian base is made, the
+Dockerfile is built on it (chroot isolation, vfs storage), and the images are run through
 their own entry point, user and health check, in a network of their own without a way out. Every
 check is printed; the record goes to `prove.json` in the work folder. docs/docker.md keeps one.
 
@@ -65,18 +65,26 @@ class Engine:
         command = [*self._buildah, *arguments]
         return subprocess.run(command, stdout=out, check=True, text=True).stdout or ""
 
-    def build(self, target: str, options: argparse.Namespace) -> None:
+    def build(self, options: argparse.Namespace) -> None:
+        """Both targets. vfs copies the whole tree for every layer, so there are few of them: the
+        Dockerfile is built once, to its end, and the lines of its web stage on top of that.
+        """
         arguments = {"BASE": BASE, "NODE_BASE": NODE_BASE, "TORCH": "cpu"}
         arguments |= {"TORCH_INDEX": options.torch_index} if options.torch_index else {}
         arguments |= {"REVISION": revision(), "CREATED": f"{datetime.now(UTC):%Y-%m-%d}"}
-        command = ["build", "--isolation", "chroot", "--format", "docker", "--layers"]
+        command = ["build", "--isolation", "chroot", "--format", "docker", "--layers=false"]
         for name, value in arguments.items():
             command += ["--build-arg", f"{name}={value}"]
         for name, path in (("pip", options.pip_conf), ("npmrc", options.npmrc)):
             command += ["--secret", f"id={name},src={path}"] if path else []
         for mount in options.mount:
             command += ["--volume", f"{mount}:ro"]
-        self(*command, "--target", target, "--tag", image(target), str(ROOT), quiet=False)
+        self(*command, "--tag", image("train"), str(ROOT), quiet=False)
+        lines = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+        lines = lines.partition("FROM runtime AS web\n")[2].partition("\nFROM ")[0]
+        file = self.work / "Web.dockerfile"
+        file.write_text(f"FROM {image('train')}\n{lines}", encoding="utf-8")
+        self(*command[:6], "--file", str(file), "--tag", image("web"), str(self.work), quiet=False)
 
     def config(self, target: str) -> dict[str, Any]:
         """The image's settings, as `docker inspect` shows them under Config."""
@@ -410,8 +418,7 @@ def main() -> int:
     engine = Engine(options.work.resolve())
     if not options.skip_build:
         make_bases(engine, options)
-        for target in ("train", "web"):
-            engine.build(target, options)
+        engine.build(options)
     record: dict[str, Any] = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "base": f"Debian {options.suite} by debootstrap",
