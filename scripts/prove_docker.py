@@ -215,14 +215,20 @@ def ask(address: str, patience: float = 120.0) -> str:
 
 
 def descendant(pid: int, name: str) -> int:
-    """The process of this name below another."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
-    for child in map(int, children):
+    """The process of this name below another, or 0."""
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    children = " ".join(file.read_text(encoding="utf-8") for file in threads)
+    for child in map(int, children.split()):
         if Path(f"/proc/{child}/comm").read_text(encoding="utf-8").strip() == name:
             return child
         if found := descendant(child, name):
             return found
     return 0
+
+
+def said(out: str) -> str:
+    """The entry point's last word."""
+    return [line for line in out.splitlines() if line.startswith("pylos: ")][-1]
 
 
 def kernels(engine: Engine) -> set[str]:
@@ -309,7 +315,7 @@ def gpu_is_asked_for(engine: Engine) -> str:
     code, out = engine.run("train", ["trainers.alphazero", "experiment=gpu"], runs=runs)
     must(code == 1 and "no GPU is visible" in out and "stopped: a GPU was asked for" in out, out)
     must(not list(runs.iterdir()), "it left files")
-    return out.splitlines()[-1]
+    return said(out)
 
 
 def read_only_volume(engine: Engine) -> str:
@@ -320,7 +326,7 @@ def read_only_volume(engine: Engine) -> str:
         code, out = engine.run("train", words, runs=runs, read_only=read_only)
         must(code == 1 and f"user {USER} cannot write to /runs" in out, out)
         must("stopped: /runs is not writable" in out, out)
-    return out.splitlines()[0]
+    return said(out)
 
 
 def stopped_in_order(engine: Engine) -> str:
@@ -334,8 +340,9 @@ def stopped_in_order(engine: Engine) -> str:
             must(time.monotonic() < deadline, "the training does not begin")
             time.sleep(0.5)
         time.sleep(5)
-        begin = time.monotonic()
-        os.kill(descendant(process.pid, "tini"), signal.SIGTERM)
+        begin, tini = time.monotonic(), descendant(process.pid, "tini")
+        must(tini > 0, "there is no tini")
+        os.kill(tini, signal.SIGTERM)
         out, _ = process.communicate(timeout=120)
     seconds = time.monotonic() - begin
     saved = [*runs.rglob("*.safetensors"), *runs.rglob("*.pt")]
@@ -388,6 +395,8 @@ def check_all(engine: Engine, only: list[str]) -> list[dict[str, Any]]:
     for target in ("train", "web"):
         subprocess.run([*engine._buildah, "rm", f"pylos-proof-{target}"], capture_output=True)
         engine("from", "--name", f"pylos-proof-{target}", image(target))
+        # buildah lets the volume that the image declares win over one that is mounted
+        engine("config", "--volume", "/runs-", f"pylos-proof-{target}")
     subprocess.run(["ip", "netns", "add", NETWORK], check=True)
     subprocess.run(["ip", "-n", NETWORK, "link", "set", "lo", "up"], check=True)
     record = []
