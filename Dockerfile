@@ -18,6 +18,7 @@ WORKDIR /src/pylos_web/board3d
 COPY pylos_web/board3d/package.json pylos_web/board3d/package-lock.json ./
 RUN --mount=type=secret,id=npmrc,target=/root/.npmrc npm ci --no-fund --no-audit
 COPY pylos_web/board3d ./
+COPY pylos_web/static ../static
 RUN npm run build
 
 
