@@ -1,12 +1,12 @@
 """Builds and runs the CPU image where no Docker engine is: with buildah, on a base by debootstrap.
 
-    sudo python scripts/prove_docker.py --work /var/tmp/prove
+    sudo python scripts/prove_docker.py --work /var/tmp/prove --record docs/docker.md
     sudo python scripts/prove_docker.py --work /var/tmp/prove --skip-build      # the checks again
 
 Needs root, and buildah, debootstrap, iproute2 and util-linux. A Debian base is made, the
 Dockerfile is built on it (chroot isolation, vfs storage), and the images are run through
 their own entry point, user and health check, in a network of their own without a way out. Every
-check is printed; the record goes to `prove.json` in the work folder. docs/docker.md keeps one.
+check is printed; the outcome goes to `prove.json` in the work folder and to the page.
 
 Where packages come through a mirror, its settings are handed in and stay out of the images:
 
@@ -416,6 +416,21 @@ def check_all(engine: Engine, only: list[str]) -> list[dict[str, Any]]:
     return record
 
 
+def write_record(page: Path, record: dict[str, Any]) -> None:
+    """Put the outcome between the two marks of a page, in place of the last one."""
+    head, begin, rest = page.read_text(encoding="utf-8").partition("<!-- record -->\n")
+    _, end, tail = rest.partition("<!-- end of record -->")
+    if not begin or not end:
+        raise SystemExit(f"{page} has no place for the record")
+    where = f"{record['base']}, {record['machine']}, {record['buildah']}, {record['revision']}"
+    rows = [f"Recorded on {record['date']} ({where}):", "", "| | | |", "|---|---|---|"]
+    for check in record["checks"]:
+        detail = " ".join(check["detail"].split())[:200].replace("|", "/")
+        rows.append(f"| {'yes' if check['passed'] else 'NO'} | {check['claim']} | {detail} |")
+    text = "\n".join(rows)
+    page.write_text(f"{head}{begin}\n{text}\n\n{end}{tail}", encoding="utf-8")
+
+
 def main() -> int:
     """Build, check, record; 1 if a check fails."""
     options = parser().parse_args()
@@ -437,6 +452,8 @@ def main() -> int:
         "checks": check_all(engine, options.only),
     }
     (engine.work / "prove.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    if options.record:
+        write_record(options.record, record)
     return 0 if all(check["passed"] for check in record["checks"]) else 1
 
 
@@ -453,6 +470,7 @@ def parser() -> argparse.ArgumentParser:
     add("--npmrc", type=Path, metavar="FILE")
     add("--mount", action="append", default=[], metavar="HOST:INSIDE")
     add("--skip-build", action="store_true", help="check the images that are there")
+    add("--record", type=Path, metavar="PAGE", help="write the outcome there: docs/docker.md")
     add("--only", nargs="+", default=[], metavar="CHECK", help="some checks, by function name")
     return parser
 

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,65 @@ def test_an_argument_has_one_default() -> None:
             name, _, value = rest.partition("=")
             defaults.setdefault(name, set()).add(value)
     assert all(len(values) == 1 for values in defaults.values()), defaults
+
+
+def test_the_board_is_bundled_with_everything_it_imports() -> None:
+    folder = "pylos_web/board3d"
+    assert of("WORKDIR", "board") == [f"/src/{folder}"]
+    copied = {
+        os.path.normpath(f"{folder}/{rest.split()[-1]}"): rest.split()[:-1]
+        for rest in of("COPY", "board")
+    }
+    assert [folder] in copied.values()
+    for path in (ROOT / folder / "src").rglob("*.js"):
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r"""from ["'](\.[^"']+)["']""", text):
+            target = (path.parent / name).resolve().relative_to(ROOT)
+            top = str(Path(*target.parts[:2]))
+            assert copied.get(top) == [top], f"{path.name} imports {target}"
+
+
+def run_step(stage: str, mark: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """One RUN of the Dockerfile, in a shell of this machine; `pip` only tells its words."""
+    (step,) = [rest for rest in of("RUN", stage) if mark in rest]
+    bin_folder = folder / "bin"
+    bin_folder.mkdir(exist_ok=True)
+    pip = bin_folder / "pip"
+    pip.write_text('#!/bin/sh\necho pip "$@"; exit "${PIP_CODE:-0}"\n', encoding="utf-8")
+    pip.chmod(0o755)
+    (bin_folder / "python").unlink(missing_ok=True)
+    (bin_folder / "python").symlink_to(sys.executable)
+    for name in ("constraints.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    return subprocess.run(
+        ["sh", "-c", re.sub(r"--mount=\S+", "", step)],
+        cwd=folder,
+        env={"PATH": f"{bin_folder}{os.pathsep}{os.defpath}", "TORCH_INDEX": "", **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_torch_is_the_ordinary_build_or_the_one_asked_for(tmp_path: Path) -> None:
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    (version,) = re.findall(r"^torch==(\S+)$", pins, re.MULTILINE)
+    install = f"pip install --constraint constraints.txt torch=={version}"
+    assert run_step("build", "torch==", tmp_path, TORCH="cuda").stdout.strip() == install
+    named = run_step("build", "torch==", tmp_path, TORCH="cpu", TORCH_INDEX="file:///some")
+    assert named.stdout.strip() == f"{install}+cpu --extra-index-url file:///some"
+    failed = run_step("build", "torch==", tmp_path, TORCH="cpu", PIP_CODE="1")
+    assert failed.returncode == 1
+    assert f"no torch {version}+cpu: TORCH_INDEX must name" in failed.stderr
+
+
+def test_the_image_installs_what_trainers_and_web_need(tmp_path: Path) -> None:
+    result = run_step("build", "requirements.txt", tmp_path)
+    assert "--requirement requirements.txt" in result.stdout, result.stderr
+    listed = (tmp_path / "requirements.txt").read_text(encoding="utf-8").split("\n")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert {*project["dependencies"], *extras["train"], *extras["web"]} < set(listed)
 
 
 def test_no_mirror_and_no_secret_is_baked_in() -> None:
