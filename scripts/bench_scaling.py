@@ -29,7 +29,7 @@ import torch
 
 from pylos_env.observation import Observer
 from pylos_env.rules import Rules
-from trainers.alphazero.config import AlphaZeroConfig
+from trainers.alphazero.config import AlphaZeroConfig, ClusterConfig
 from trainers.alphazero.learner import Learner
 from trainers.alphazero.ray_pool import RayPool
 from trainers.alphazero.replay import Replay
@@ -168,6 +168,7 @@ def measure_cluster(
     """Overheads of Ray, then actors with and without a learner beside them."""
     import ray
 
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - actors and learner alike
     ray.init(num_cpus=most, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     weights = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
 
@@ -353,12 +354,14 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=30.0, help="of each measurement")
     parser.add_argument("--actors", type=int, default=os.cpu_count() or 1, help="the most actors")
+    parser.add_argument("--games", type=int, default=256, help="of one task")
     parser.add_argument("--note", default="", help="words about this machine, for the table")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--plot", type=Path, help="draw the model into this PNG file")
     parser.add_argument("--write", type=Path, help="renew the tables in this Markdown file")
     options = parser.parse_args()
-    config = AlphaZeroConfig(run=tempfile.gettempdir(), device="cpu")
+    cluster = ClusterConfig("ray", games=options.games)
+    config = AlphaZeroConfig(run=tempfile.gettempdir(), device="cpu", cluster=cluster)
     constants, network = measure(config, options.seconds)
     rows = measure_cluster(config, constants, network, options.actors, options.seconds)
     residual = fit(constants, rows)
