@@ -168,6 +168,7 @@ def measure_cluster(
     """Overheads of Ray, then actors with and without a learner beside them."""
     import ray
 
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - actors and learner alike
     ray.init(num_cpus=most, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     weights = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
