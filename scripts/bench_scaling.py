@@ -29,7 +29,7 @@ import torch
 
 from pylos_env.observation import Observer
 from pylos_env.rules import Rules
-from trainers.alphazero.config import AlphaZeroConfig
+from trainers.alphazero.config import AlphaZeroConfig, ClusterConfig
 from trainers.alphazero.learner import Learner
 from trainers.alphazero.ray_pool import RayPool
 from trainers.alphazero.replay import Replay
@@ -90,8 +90,8 @@ def limits(constants: Constants, site: Site, tasks_per_cycle: int, games: int) -
     speed = site.learner_samples or c.learner_samples
     learning = c.decisions_per_game * c.reuse / speed
     gradients = 0.0
-    if site.learners > 1:  # twice the weights over the link in every step, for all learners at once
-        steps = c.decisions_per_game * c.reuse / c.batch
+    if site.learners > 1:  # twice the weights over the link in every step of a batch for each
+        steps = c.decisions_per_game * c.reuse / (c.batch * site.learners)
         gradients = steps * 2 * c.weights_bytes / LINK_BYTES
     trainer = site.learners / (learning + c.trainer_seconds_per_game) if learning else 0.0
     trainer = 1 / (1 / trainer + gradients)
@@ -168,6 +168,8 @@ def measure_cluster(
     """Overheads of Ray, then actors with and without a learner beside them."""
     import ray
 
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - actors and learner alike
     ray.init(num_cpus=most, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     weights = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
 
@@ -246,7 +248,19 @@ def fit(constants: Constants, rows: list[dict[str, Any]]) -> float:
     return float(np.abs(predicted / games - 1).max())
 
 
-def sites(constants: Constants, cores: int) -> list[Site]:
+def measure_all(config: AlphaZeroConfig, seconds: float, actors: int) -> dict[str, Any]:
+    constants, network = measure(config, seconds)
+    rows = measure_cluster(config, constants, network, actors, seconds)
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "cores": os.cpu_count() or 1,
+        "residual": fit(constants, rows),
+        "constants": vars(constants),
+        "actors_x_learner": rows,
+    }
+
+
+def sites(cores: int) -> list[Site]:
     card = CARD_STEPS * 1024
     return [
         Site(f"{cores} cores, one of them learning", max(1, cores - 1)),
@@ -353,30 +367,27 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=30.0, help="of each measurement")
     parser.add_argument("--actors", type=int, default=os.cpu_count() or 1, help="the most actors")
+    parser.add_argument("--games", type=int, default=256, help="of one task")
     parser.add_argument("--note", default="", help="words about this machine, for the table")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--plot", type=Path, help="draw the model into this PNG file")
+    parser.add_argument("--again", type=Path, help="read the measurements from this file instead")
     parser.add_argument("--write", type=Path, help="renew the tables in this Markdown file")
     options = parser.parse_args()
-    config = AlphaZeroConfig(run=tempfile.gettempdir(), device="cpu")
-    constants, network = measure(config, options.seconds)
-    rows = measure_cluster(config, constants, network, options.actors, options.seconds)
-    residual = fit(constants, rows)
+    cluster = ClusterConfig("ray", games=options.games)
+    config = AlphaZeroConfig(run=tempfile.gettempdir(), device="cpu", cluster=cluster)
+    if options.again:
+        found = json.loads(options.again.read_text())
+        constants = Constants(**found["constants"])
+    else:
+        found = measure_all(config, options.seconds, options.actors)
+        found["note"] = f" ({options.note})" if options.note else ""
+        constants = Constants(**found["constants"])
     pace = config.cluster.tasks_per_cycle, config.cluster.games
-    cores = os.cpu_count() or 1
-    found: dict[str, Any] = {
-        "date": time.strftime("%Y-%m-%d"),
-        "cores": cores,
-        "note": f" ({options.note})" if options.note else "",
-        "constants": vars(constants),
-        "assumed": {"card_steps": CARD_STEPS, "link_bytes": LINK_BYTES},
-        "actors_x_learner": rows,
-        "residual": residual,
-        "sites": [
-            {**vars(site), "limits": limits(constants, site, *pace)}
-            for site in sites(constants, cores)
-        ],
-    }
+    found["assumed"] = {"card_steps": CARD_STEPS, "link_bytes": LINK_BYTES}
+    found["sites"] = [
+        {**vars(site), "limits": limits(constants, site, *pace)} for site in sites(found["cores"])
+    ]
     text = tables(found)
     print(text)
     if options.json:

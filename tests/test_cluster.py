@@ -217,6 +217,7 @@ def cluster() -> Iterator[Any]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_worker_niceness", "0")  # actors would starve beside other tests
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         head = {"num_cpus": 0, "include_dashboard": False}
         made = Cluster(initialize_head=True, head_node_args=head)
         made.add_node(num_cpus=1)

@@ -12,7 +12,9 @@ import torch
 from pylos_env import PylosError, Rules
 from pylos_env.testing import random_game
 from tests.test_alphazero import composed, last_weights, make_replay, numbered, run_quietly, tiny
+from trainers.alphazero.config import LearnerConfig
 from trainers.alphazero.feed import feed
+from trainers.alphazero.learner import Learner
 from trainers.alphazero.selfplay import GameGroup
 from trainers.alphazero.workers import Pipelined, Threads, make_evaluator
 from trainers.inference import Inference, padded_size
@@ -211,6 +213,37 @@ def test_fed_batches_are_those_that_are_drawn() -> None:
     for mine, theirs in zip(fed, drawn, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
     assert list(feed(lambda: replay.draw(one, 16, "random"), 0, CPU)) == []
+
+
+def test_learning_in_half_precision_stays_near_the_whole_one() -> None:
+    """What CUDA does by default, here on the CPU: autocast, losses and weights in float32."""
+    reports = []
+    for half in (False, True):
+        torch.manual_seed(0)
+        net = build(NetworkConfig(width=32, blocks=1, value_head="wdl"), RULES)
+        learner = Learner(net, LearnerConfig(warmup=0), CPU)
+        learner._amp = half
+        replay = make_replay()
+        samples = numbered(0, 40)
+        replay.add(samples._replace(value=samples.value / 40))
+        batch = replay.batch(np.arange(40), np.zeros(40, dtype=np.int64))
+        reports.append([learner.step(batch, 0.0) for _ in range(10)])
+        assert {p.dtype for p in net.parameters()} == {torch.float32}
+    plain, halved = reports
+    assert halved[-1].loss != plain[-1].loss
+    assert halved[-1].loss == pytest.approx(plain[-1].loss, rel=0.05)
+    assert halved[-1].loss < 0.95 * halved[0].loss
+
+
+@pytest.mark.parametrize("kind", ["patterns", "resnet"])
+def test_networks_can_be_compiled_whole(kind: str) -> None:
+    """Traced without a break in the graph; the code for a device is made elsewhere."""
+    net = build(NetworkConfig(kind, width=16, blocks=1, channels=4), RULES).eval()
+    traced = torch.compile(net, backend="eager", fullgraph=True)
+    seen = Evaluator(net, RULES, CPU).observer
+    batch = torch.from_numpy(np.stack([seen.observe(p, 0) for p in positions(8).tolist()]))
+    with torch.inference_mode():
+        assert torch.equal(traced(batch).logits, net(batch).logits)
 
 
 def test_a_groups_walk_is_its_step(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from trainers.network import NetworkConfig, build
 
 RULES = Rules.of("advanced")
 STEPS = 4
-STOP = 7  # cycle of a run
+STOP = 15  # cycle of a run
 NETWORKS = {
     "resmlp": NetworkConfig(width=16, blocks=1),
     "wdl": NetworkConfig(width=16, blocks=1, value_head="wdl"),
@@ -59,7 +59,7 @@ def learn(network: NetworkConfig, accumulate: int, rank: Rank) -> Learner:
 
 def short(folder: Path) -> AlphaZeroConfig:
     config = tiny(folder)
-    config.learner.reuse = 0.5
+    config.learner.reuse = 0.8
     config.evaluation.every_steps = 5
     config.evaluation.oracle_every = 0
     config.budget.steps = 12

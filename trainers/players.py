@@ -110,7 +110,7 @@ class Evaluator:
     def take_arrays(self, weights: dict[str, npt.NDArray[np.float32]]) -> None:
         """Go on with the weights that another process has sent."""
         for name, mine in self.network.state_dict().items():
-            mine.copy_(torch.from_numpy(weights[name]))
+            mine.copy_(torch.tensor(weights[name]))  # a copy: theirs may be read-only
 
     def check_rules(self, rules: Rules, name: str) -> None:
         if rules != self.rules:

@@ -110,6 +110,7 @@ class RayPool:
         """Join the cluster; returns whether this was our doing."""
         if self._ray.is_initialized():
             return False
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
         try:
             self._ray.init(
                 address=self._settings.address or None,
