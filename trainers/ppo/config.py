@@ -86,7 +86,7 @@ class LeagueConfig:
     """Games of the warm-up that its win rate is of."""
     warmup_episodes: int = 2000
     """The warm-up ends after so many games at the latest; 0: there is none."""
-    live_share: float = 0.5
+    live_share: float = 0.8
     """After the warm-up: share of games in which the live policy plays both sides."""
     recent_share: float = 0.7
     """Of the other games: share against the newer half of the pool."""
