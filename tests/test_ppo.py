@@ -611,7 +611,7 @@ def test_it_learns_to_beat_random_on_the_small_board(tmp_path: Path) -> None:
         console="off",
         network=NetworkConfig(width=64, blocks=1),
         rollout=RolloutConfig(games=64, plies=32, opening_plies=6, max_plies=60),
-        update=UpdateConfig(minibatch=1024, learning_rate=3e-3),
+        update=UpdateConfig(epochs=2, minibatch=1024, learning_rate=3e-3),
         league=LeagueConfig(warmup_episodes=0),
         evaluation=EvaluationConfig(every_steps=10**9, games=2, opponents=[]),
         budget=BudgetConfig(minutes=0, steps=150_000),
