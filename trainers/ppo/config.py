@@ -27,11 +27,11 @@ from trainers.settings import (
 class RolloutConfig:
     """How games are played to learn from."""
 
-    games: int = 1024
+    games: int = 512
     """Games at once in each group."""
     groups: int = 2
     """Groups of games, each with a thread of its own."""
-    plies: int = 32
+    plies: int = 64
     """Plies that every game moves on between two updates."""
     opening_share: float = 0.5
     """Share of games that begin with random plies."""
@@ -56,7 +56,7 @@ class UpdateConfig:
     """Generalised advantage estimation: 0 trusts the value head, 1 the outcome of the game."""
     clip: float = 0.2
     """How far the probability of an action may move before its gradient is cut off."""
-    epochs: int = 1
+    epochs: int = 2
     """Passes over a rollout."""
     minibatch: int = 2048
     """Learning plies of an optimiser step; what is left over is dealt anew in the next epoch."""
@@ -68,7 +68,7 @@ class UpdateConfig:
     """Weight of the value's loss against the policy's."""
     max_grad_norm: float = 0.5
     """Largest norm of a gradient."""
-    learning_rate: float = 4e-3
+    learning_rate: float = 3e-3
     """Of Adam, at the beginning."""
     schedule: str = "linear"
     """linear (falls to 0 at the end of the budget) or constant."""
@@ -160,7 +160,7 @@ class PPOConfig:
     wandb: str = ""
     """Weights & Biases project; empty: none."""
     network: NetworkConfig = field(
-        default_factory=lambda: NetworkConfig("patterns", width=128, blocks=1, canonical=True)
+        default_factory=lambda: NetworkConfig("patterns", width=128, canonical=True)
     )
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     update: UpdateConfig = field(default_factory=UpdateConfig)
