@@ -268,7 +268,8 @@ def peer_curve(peer: Peer, seconds: float, points: int, games: int) -> list[Poin
         found.append(Point(elapsed, peer.plies, match.wins / games))
 
     peer.learn(seconds, points, at_point)
-    at_point(seconds)
+    if found[-1].seconds < seconds:
+        at_point(seconds)
     return found
 
 
