@@ -15,6 +15,7 @@ from trainers.network import (
     MASKED,
     NetworkConfig,
     Patterns,
+    Table,
     build,
     choose_device,
     masked,
@@ -212,3 +213,18 @@ def test_a_card_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(PylosError, match="no cuda:3: this machine has 1"):
         choose_device("cuda:3")
+
+
+def test_gradients_of_a_table_are_those_of_torch() -> None:
+    torch.manual_seed(0)
+    table = Table(50, 8, mode="sum").double()
+    numbers = torch.randint(0, 50, (40, 6))
+    numbers[:, 3] = numbers[:, 2]  # a row may come twice
+    weights = torch.randn(40, 8, dtype=torch.float64)
+    found = []
+    for answer in (table(numbers), torch.nn.EmbeddingBag.forward(table, numbers)):
+        (gradient,) = torch.autograd.grad((answer * weights).sum(), table.weight)
+        found.append((answer.detach(), gradient))
+    assert torch.equal(found[0][0], found[1][0])
+    assert torch.allclose(found[0][1], found[1][1])
+    assert found[0][1].abs().sum() > 0

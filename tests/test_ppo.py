@@ -27,7 +27,7 @@ from trainers import command, paths
 from trainers.arena import play_match
 from trainers.checkpoints import EPISODES, CheckpointError, RunFolder
 from trainers.metrics import MemorySink, Message, Metrics, Scalars
-from trainers.network import NetworkConfig, build
+from trainers.network import NetworkConfig, build, mixed_precision
 from trainers.players import Evaluator, NetworkPlayer
 from trainers.ppo.cli import PPOConfig
 from trainers.ppo.config import (
@@ -46,6 +46,7 @@ from trainers.ppo.ppo import (
     Rollout,
     Samples,
     advantages_of,
+    ask,
     collect,
     log_policy_of,
     losses_of,
@@ -284,15 +285,32 @@ def test_actions_are_drawn_from_the_masked_policy() -> None:
     assert log_probs == pytest.approx([expected[action] for action in actions.tolist()], rel=1e-4)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("canonical", [False, True])
-def test_a_rollouts_policy_is_that_of_its_update(canonical: bool) -> None:
-    """Turned boards included: before the first step every ratio is 1."""
-    samples = learning_samples(2000, canonical)
-    learner = Learner(network(canonical=canonical).network, UpdateConfig(), RULES, CPU)
-    batch = learner.batch(samples, np.arange(len(samples.view)))
-    losses = losses_of(learner.network(batch.observation), batch, 0.2)
+def test_a_rollouts_policy_is_that_of_its_update(canonical: bool, precision: str) -> None:
+    """In any precision, turned boards included: before the first step every ratio is 1."""
+    with mixed_precision(CPU, precision):
+        samples = learning_samples(2000, canonical)
+        learner = Learner(network(canonical=canonical).network, UpdateConfig(), RULES, CPU)
+        batch = learner.batch(samples, np.arange(len(samples.view)))
+        output = learner.network(batch.observation)
+    assert (output.logits.dtype == torch.bfloat16) == (precision == "bfloat16")
+    chosen = log_policy_of(output, batch).gather(1, batch.chosen[:, None]).squeeze(1)
+    assert torch.allclose(chosen, batch.log_prob, atol=1e-5)
+    losses = losses_of(output, batch, 0.2)
     assert float(losses.approx_kl) == pytest.approx(0, abs=1e-6)
     assert float(losses.clip_fraction) == 0
+
+
+def test_how_many_positions_are_asked_about_changes_no_answer() -> None:
+    views = learning_samples(70).view
+    with mixed_precision(CPU, "bfloat16"):
+        logits, values = ask(network(), views)
+        assert (logits.shape, values.shape) == ((70, 303), (70,))
+        for count in (1, 63, 64, 65):
+            fewer, worth = ask(network(), views[:count])
+            assert np.array_equal(fewer, logits[:count])
+            assert np.array_equal(worth, values[:count])
 
 
 def direct_losses(
@@ -381,6 +399,22 @@ def test_shards_give_the_whole_batchs_step(shards: int) -> None:
             learner.update(samples, 0, np.random.default_rng(0), pool)
         weights.append(torch.cat([p.flatten() for p in learner.network.parameters()]))
     assert torch.allclose(weights[0], weights[1], atol=1e-4)
+
+
+@pytest.mark.parametrize(("size", "steps"), [(64, 2), (60, 1), (20, 1)])
+def test_every_minibatch_is_whole(size: int, steps: int) -> None:
+    learner = Learner(network().network, UpdateConfig(epochs=3, minibatch=32), RULES, CPU)
+    sizes: list[int] = []
+    gradients = learner._gradients
+
+    def counted(samples: Samples, rows: np.ndarray) -> object:
+        sizes.append(len(rows))
+        return gradients(samples, rows)
+
+    learner._gradients = counted  # type: ignore[assignment]
+    with ThreadPoolExecutor(1) as pool:
+        learner.update(learning_samples(size), 0, np.random.default_rng(0), pool)
+    assert sizes == [min(size, 32) // 2] * 3 * steps * 2, "two shards of each"
 
 
 def test_the_target_kl_ends_an_update() -> None:
@@ -577,7 +611,7 @@ def test_it_learns_to_beat_random_on_the_small_board(tmp_path: Path) -> None:
         console="off",
         network=NetworkConfig(width=64, blocks=1),
         rollout=RolloutConfig(games=64, plies=32, opening_plies=6, max_plies=60),
-        update=UpdateConfig(minibatch=1024, learning_rate=3e-3),
+        update=UpdateConfig(epochs=2, minibatch=1024, learning_rate=3e-3),
         league=LeagueConfig(warmup_episodes=0),
         evaluation=EvaluationConfig(every_steps=10**9, games=2, opponents=[]),
         budget=BudgetConfig(minutes=0, steps=150_000),
@@ -650,7 +684,10 @@ def test_the_classic_experiment_is_the_customers() -> None:
         ("league.recent_share=0.5", "league.recent_share"),
         ("league.pool=1", "league.pool"),
         ("league.elo_k=0", "league.elo_k"),
+        ("league.at_once=0", "league.at_once"),
+        ("league.warmup_episodes=10", "league.warmup_window"),
         ("evaluation.games=7", "evaluation.games"),
+        ("evaluation.opponents=[stockfish]", "evaluation.opponents: .*'stockfish'"),
         ("budget.minutes=0", "budget"),
         ("budget.minutes=-3", "budget.minutes"),
         ("device=tpu", "device"),

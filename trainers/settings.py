@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pylos_env import agents
 from pylos_env.errors import PylosError
 from pylos_env.rules import Rules
 from trainers.network import NetworkConfig, choose_device
@@ -48,6 +49,15 @@ def check_rules(rules: str) -> Rules:
         return Rules.of(rules)
     except PylosError as error:
         raise ConfigError(f"rules: {error}") from None
+
+
+def check_opponents(name: str, opponents: Sequence[str]) -> None:
+    """Each must be somebody whom `agents.make` knows."""
+    for opponent in opponents:
+        try:
+            agents.make(opponent)
+        except PylosError as error:
+            raise ConfigError(f"{name}: {error}") from None
 
 
 def check_device(device: str) -> None:

@@ -17,6 +17,7 @@ from trainers.settings import (
     check_choices,
     check_device,
     check_network,
+    check_opponents,
     check_ranges,
     check_rules,
 )
@@ -85,7 +86,7 @@ class LeagueConfig:
     """Games of the warm-up that its win rate is of."""
     warmup_episodes: int = 2000
     """The warm-up ends after so many games at the latest; 0: there is none."""
-    live_share: float = 0.5
+    live_share: float = 0.8
     """After the warm-up: share of games in which the live policy plays both sides."""
     recent_share: float = 0.7
     """Of the other games: share against the newer half of the pool."""
@@ -95,7 +96,7 @@ class LeagueConfig:
     """Of the other games: share against rule_based; the three add up to 1."""
     prioritised: bool = False
     """Draw from the whole pool, those more often that the learner loses against."""
-    at_once: int = 3
+    at_once: int = 2
     """The most snapshots that new games of one rollout are against: each takes a call of its
     network at every ply. Every rollout draws others, by the shares above."""
     pool: int = 20
@@ -116,7 +117,7 @@ class EvaluationConfig:
     """Minutes between checkpoints; used where the budget is in minutes."""
     every_steps: int = 2_000_000
     """Environment steps between checkpoints otherwise."""
-    games: int = 100
+    games: int = 200
     """Games against each opponent."""
     opponents: list[str] = field(default_factory=lambda: ["random", "rule_based", "alphabeta:4"])
     """Fixed opponents, the anchors of the rating; random is always among them."""
@@ -240,6 +241,11 @@ def check(config: PPOConfig) -> None:
         )
     if config.update.shards > config.update.minibatch:
         raise ConfigError("update.shards: more than update.minibatch")
+    if 0 < league.warmup_episodes < league.warmup_window:
+        raise ConfigError(
+            "league.warmup_window: more than league.warmup_episodes, so no win rate would end it"
+        )
+    check_opponents("evaluation.opponents", config.evaluation.opponents)
     if config.evaluation.games % 2:
         raise ConfigError("evaluation.games: openings are played twice, expected an even number")
     if not any((config.budget.minutes, config.budget.episodes, config.budget.steps)):

@@ -100,6 +100,7 @@ class Trainer:
         self.seconds = 0.0  # of training, evaluations aside
         self.evaluated = 0.0  # the budget's clock at the last evaluation
         self.best_elo: float | None = None  # of a checkpoint
+        self._last_figures: dict[str, float] = {}  # of the last evaluation
         self._reports: list[UpdateReport] = []
         self._finished: list[GameResult] = []
         self._interval = (0, 0.0)  # steps and seconds since the last figures
@@ -208,7 +209,8 @@ class Trainer:
         self.evaluated = self._clock()
         name = EPISODES.stem(self.episodes)
         found = self.judge.evaluate(name, self.learner.network, self.device)
-        metrics.scalars(self.steps, found.figures())
+        self._last_figures = found.figures()
+        metrics.scalars(self.steps, self._last_figures)
         if found.game is not None:
             metrics.game(self.steps, "sample/evaluation", found.game)
             metrics.picture(self.steps, "sample/position", found.game.end)
@@ -268,13 +270,18 @@ class Trainer:
             )
         manifest.write()
         last = manifest.checkpoints[-1]
-        results = {
+        results = self._last_figures | {
             "eval/win_rate_vs_random": last.win_rate_vs_random,
             "league/current_elo": self.league.current_elo,
             "env/episodes": float(self.episodes),
         }
-        if last.rating is not None:
-            results["eval/rating"] = last.rating
+        for name, value in (
+            ("", last.rating),
+            ("_low", last.rating_low),
+            ("_high", last.rating_high),
+        ):
+            if value is not None:
+                results[f"eval/rating{name}"] = value
         if last.oracle_score is not None:
             results["eval/oracle_preserving"] = last.oracle_score
         return results
