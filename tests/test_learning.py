@@ -56,10 +56,10 @@ def test_alphazero_learns_the_small_board(tmp_path: Path) -> None:
         ),
         targets=TargetsConfig(root_share=0.1),
         replay=ReplayConfig(start=4000),
-        learner=LearnerConfig(batch=256),
+        learner=LearnerConfig(batch=256, learning_rate=6e-3, amp=False),  # alike on any processor
         gate=GateConfig(games=0),
         evaluation=EvaluationConfig(every_steps=10**9, games=2, opponents=[], simulations=1),
-        budget=BudgetConfig(minutes=0, steps=2000),
+        budget=BudgetConfig(minutes=0, steps=3000),
     )
     train(config, Metrics([MemorySink()]))
     checkpoint = RunFolder(tmp_path / "run", writable=False).load("latest", with_state=False)
