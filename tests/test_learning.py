@@ -45,7 +45,7 @@ def test_alphazero_learns_the_small_board(tmp_path: Path) -> None:
         device="cpu",
         console="off",
         network=NetworkConfig("patterns", width=64, blocks=2, canonical=True),
-        search=SearchConfig(simulations=24),
+        search=SearchConfig(simulations=24, c_scale=0.25),
         selfplay=SelfPlayConfig(
             games=256,
             groups=1,
