@@ -23,8 +23,8 @@ from pylos_env.observation import Observer
 from pylos_env.testing import random_game
 from trainers import command, paths
 from trainers.alphazero import selfplay
+from trainers.alphazero.cli import AlphaZeroConfig  # from here, since that registers it
 from trainers.alphazero.config import (
-    AlphaZeroConfig,
     BudgetConfig,
     ConfigError,
     EvaluationConfig,
@@ -441,13 +441,16 @@ def run_quietly(config: AlphaZeroConfig) -> list[Scalars]:
 
 
 def test_a_run_leaves_a_ladder(tmp_path: Path) -> None:
-    events = run_quietly(tiny(tmp_path))
+    config = tiny(tmp_path)
+    config.evaluation.early_steps = [1]
+    events = run_quietly(config)
     tags = {tag for event in events for tag in event.values}
     assert {"train/policy_loss", "eval/rating", "eval/oracle_preserving", "gate/score"} <= tags
     run = RunFolder(tmp_path, writable=False)
     manifest = run.manifest()
     assert len(manifest.checkpoints) >= 2
     assert manifest.checkpoints[-1].step == 40
+    assert manifest.checkpoints[0].step < config.evaluation.every_steps
     assert run.best() is not None
     history = run.metadata().elo_history
     assert len(history) == len(manifest.checkpoints)
@@ -622,6 +625,7 @@ def test_the_classic_experiment_is_the_customers() -> None:
         ("selfplay.full_share=1.5", "selfplay.full_share"),
         ("selfplay.backend=cluster", "selfplay.backend"),
         ("evaluation.games=7", "evaluation.games"),
+        ("evaluation.early_steps=[0]", "evaluation.early_steps"),
         ("budget.minutes=0", "budget"),
         ("budget.minutes=-3", "budget.minutes"),
         ("device=tpu", "device"),

@@ -168,6 +168,8 @@ class EvaluationConfig:
     """Minutes between checkpoints; used where the budget is in minutes."""
     every_steps: int = 1000
     """Steps between checkpoints otherwise."""
+    early_steps: list[int] = field(default_factory=list)
+    """Steps after which there are checkpoints besides: the weak levels of a ladder."""
     games: int = 100
     """Games against each opponent."""
     opponents: list[str] = field(default_factory=lambda: ["random", "rule_based", "alphabeta:4"])
@@ -316,6 +318,8 @@ def check(config: AlphaZeroConfig) -> None:
         raise ConfigError(
             f"learner.symmetries: the rules '{rules}' are not symmetric, set it to false"
         )
+    if any(step < 1 for step in config.evaluation.early_steps):
+        raise ConfigError("evaluation.early_steps: expected numbers of 1 or more")
     for name in ("gate.games", "evaluation.games"):
         if _get(config, name) % 2:
             raise ConfigError(f"{name}: openings are played twice, expected an even number")

@@ -119,6 +119,7 @@ class Trainer:
         self.seconds = 0.0  # of training, evaluations aside
         self.owed = 0.0  # samples still to be learnt from
         self.evaluated = 0.0  # the budget's clock at the last evaluation
+        self.evaluated_step = 0
         self._halting = False
         self._recent = Recent()
         self._steps: list[StepReport] = []
@@ -252,7 +253,9 @@ class Trainer:
             if config.budget.minutes
             else float(config.evaluation.every_steps)
         )
-        return self.learner.steps > 0 and self._clock() >= self.evaluated + interval
+        step = self.learner.steps
+        early = any(self.evaluated_step < due <= step for due in config.evaluation.early_steps)
+        return step > 0 and (early or self._clock() >= self.evaluated + interval)
 
     # Checkpoints
 
@@ -260,6 +263,7 @@ class Trainer:
         """Evaluate, ask the gate, save, and enter the ladder."""
         step = self.learner.steps
         self.evaluated = self._clock()
+        self.evaluated_step = step
         if not self.rank.leads:
             self.save(best=False)
             return
@@ -360,6 +364,7 @@ class Trainer:
             "seconds": self.seconds,
             "owed": self.owed,
             "evaluated": self.evaluated,
+            "evaluated_step": self.evaluated_step,
         }
 
     def _own_state(self) -> dict[str, Any]:
@@ -401,6 +406,7 @@ class Trainer:
         self.seconds = state["seconds"]
         self.owed = state["owed"]
         self.evaluated = state["evaluated"]
+        self.evaluated_step = state["evaluated_step"]
         return step
 
     # Figures
