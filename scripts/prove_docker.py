@@ -334,7 +334,7 @@ def stopped_in_order(engine: Engine) -> str:
     runs = folder(engine, "runs", USER)
     words = ["trainers.alphazero", "experiment=smoke", "budget.steps=100000"]
     with engine.running("train", words, runs=runs) as process:
-        must("TensorBoard" in ask("http://127.0.0.1:6006/"), "another page")
+        must("/runs" in ask("http://127.0.0.1:6006/data/logdir"), "another folder")
         deadline = time.monotonic() + 120
         while not list(runs.rglob("*.tfevents*")):
             must(time.monotonic() < deadline, "the training does not begin")
@@ -354,8 +354,9 @@ def tensorboard(engine: Engine) -> str:
     """`tensorboard` serves a read-only volume on port 6006."""
     runs = folder(engine, "runs", USER)
     with engine.running("train", ["tensorboard"], runs=runs, read_only=True):
-        must("TensorBoard" in ask("http://127.0.0.1:6006/"), "another page")
-        return ask("http://127.0.0.1:6006/data/logdir")
+        found = ask("http://127.0.0.1:6006/data/logdir")
+        must("/runs" in found, found)
+        return found
 
 
 def web(engine: Engine) -> str:
