@@ -458,6 +458,11 @@ def test_a_run_leaves_a_ladder(tmp_path: Path) -> None:
     assert player.rules == RULES
 
 
+def test_a_run_leaves_the_callers_arithmetic_alone(tmp_path: Path) -> None:
+    run_quietly(tiny(tmp_path))
+    assert float(torch.tensor(1e-40) * 1) > 0
+
+
 def test_the_same_seed_gives_the_same_weights(tmp_path: Path) -> None:
     for name, seed in (("one", 1), ("two", 1), ("three", 2)):
         run_quietly(tiny(tmp_path / name, seed=seed))

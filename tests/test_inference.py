@@ -222,7 +222,7 @@ def test_learning_in_half_precision_stays_near_the_whole_one() -> None:
         torch.manual_seed(0)
         net = build(NetworkConfig(width=32, blocks=1, value_head="wdl"), RULES)
         learner = Learner(net, LearnerConfig(warmup=0), CPU)
-        learner._amp = half
+        learner._precision = "bfloat16" if half else "float32"
         replay = make_replay()
         samples = numbered(0, 40)
         replay.add(samples._replace(value=samples.value / 40))

@@ -44,7 +44,7 @@ from trainers.distributed import ALONE, Rank, joined
 from trainers.metrics import Metrics, open_metrics
 from trainers.network import build
 from trainers.players import Evaluator
-from trainers.running import heeding_signals, torch_threads
+from trainers.running import flushing_denormals, heeding_signals, torch_threads
 
 
 def train(config: AlphaZeroConfig, metrics: Metrics | None = None) -> Path:
@@ -96,7 +96,6 @@ class Trainer:
         self.device = rank.device(config.device)
         self.threads = config.threads or default_threads()
         self.stopped = threading.Event()
-        torch.set_flush_denormal(True)  # moments of patterns that are never seen fade into these
         torch.manual_seed(config.seed)
         network = build(config.network, self.rules)
         self.learner = Learner(network, config.learner, self.device, rank)
@@ -137,6 +136,7 @@ class Trainer:
 
     # The loop
 
+    @flushing_denormals()
     def run(self, metrics: Metrics) -> None:
         """Play and learn until the budget is spent or somebody asks to stop."""
         metrics.begin(self.config.to_dict())

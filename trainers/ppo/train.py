@@ -43,7 +43,7 @@ from trainers.ppo.evaluate import Evaluation, Judge
 from trainers.ppo.games import GameGroup
 from trainers.ppo.league import GameResult, League, Lineup
 from trainers.ppo.ppo import Learner, Rollout, StepReport, UpdateReport, collect, samples_of
-from trainers.running import heeding_signals, torch_threads, workers
+from trainers.running import flushing_denormals, heeding_signals, torch_threads, workers
 
 LINEUP_STREAM: Final = -1
 """Of chance: no game has this number."""
@@ -82,7 +82,6 @@ class Trainer:
         self.device = choose_device(config.device)
         self.threads = config.threads or default_threads()
         self.stopped = threading.Event()
-        torch.set_flush_denormal(True)  # moments of patterns that are never seen fade into these
         torch.manual_seed(config.seed)
         network = build(config.network, self.rules)
         self.learner = Learner(network, config.update, self.rules, self.device, config.precision)
@@ -107,6 +106,7 @@ class Trainer:
 
     # The loop
 
+    @flushing_denormals()
     def run(self, metrics: Metrics) -> None:
         """Play and learn until the budget is spent or somebody asks to stop."""
         metrics.begin(self.config.to_dict())
