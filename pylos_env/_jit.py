@@ -119,7 +119,16 @@ class _FunctionCache(caching.FunctionCache):
 
 def jit(function: F) -> F:
     """Compile `function` on its first call; load it from the cache where sources are unchanged."""
-    dispatcher: Any = numba.njit(nogil=True)(function)
+    return _compiled(function, fastmath=False)
+
+
+def jit_sums(function: F) -> F:
+    """The same, and sums of floats may be added up in any order: they use vector instructions."""
+    return _compiled(function, fastmath={"contract", "nsz", "reassoc"})
+
+
+def _compiled(function: F, fastmath: bool | set[str]) -> F:
+    dispatcher: Any = numba.njit(nogil=True, fastmath=fastmath)(function)
     with contextlib.suppress(RuntimeError):  # Numba's way to say that no cache folder is writable
         dispatcher._cache = _FunctionCache(function)
     return cast(F, dispatcher)

@@ -24,6 +24,7 @@ import torch
 from pylos_env.geometry import ACTION_SYMMETRIES
 from pylos_env.kernel import NUM_ACTIONS
 from trainers.network import Output, PolicyValueNetwork
+from trainers.pattern_kernel import PatternKernel
 from trainers.players import Evaluator, turned_back, write_canonical, write_observations
 from trainers.search import Pending
 from trainers.search.tree import Floats, Ints
@@ -50,6 +51,8 @@ class Inference:
 
     def submit(self, packed: Ints) -> Pending:
         """Ask; call what is returned for logits [n, 303] and values [n]."""
+        if self.evaluator.kernel is not None:
+            return self._submit_to_kernel(self.evaluator.kernel, packed)
         size = padded_size(len(packed)) if self._padded else len(packed)
         lane = next((lane for lane in self._free if lane.capacity >= size), None)
         if lane is None:
@@ -72,13 +75,19 @@ class Inference:
 
         return answer
 
+    def _submit_to_kernel(self, kernel: PatternKernel, packed: Ints) -> Pending:
+        if self._pool is not None:
+            return self._pool.submit(kernel, packed).result
+        found = kernel(packed)
+        return lambda: found
+
     def take(self, network: PolicyValueNetwork) -> None:
         """Go on with another network's weights."""
         self.evaluator.take(network)
         self._mark()
 
-    def take_arrays(self, weights: dict[str, Floats]) -> None:
-        self.evaluator.take_arrays(weights)
+    def load(self, weights: dict[str, Floats]) -> None:
+        self.evaluator.load(weights)
         self._mark()
 
     def _mark(self) -> None:

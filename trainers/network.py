@@ -38,6 +38,10 @@ ValueHead = Literal["scalar", "wdl"]
 MASKED: Final = -1e4
 """The logit of an illegal action: its share is exactly 0 in half precision too."""
 HEAD_CHANNELS: Final = 8
+COUNT_STEP: Final = 16
+"""More than the spheres of a side: own * COUNT_STEP + other numbers every pair of counts."""
+NUM_COUNTS: Final = 3 * COUNT_STEP**2
+"""Pairs of counts, for 0, 1 and 2 take-backs left."""
 
 
 @dataclass
@@ -52,6 +56,9 @@ class NetworkConfig:
     """patterns, resmlp, resnet: residual blocks."""
     channels: int = 64
     """resnet: channels of the convolutions."""
+    gated: bool = False
+    """patterns: blocks multiply two layers with each other, and a table knows how many spheres each
+    side has on the board."""
     value_head: str = "scalar"
     """scalar: one number; wdl: chances of winning, drawing, losing."""
     canonical: bool = False
@@ -68,6 +75,8 @@ class NetworkConfig:
             )
         for name in ("width", "blocks", "channels"):
             check_count(name, getattr(self, name))
+        if self.gated and self.kind != "patterns":
+            raise ValueError(f"gated: only the kind 'patterns' has it, got {self.kind!r}")
 
     @property
     def observation(self) -> ObservationKind:
@@ -117,12 +126,13 @@ def build(config: NetworkConfig, rules: Rules) -> PolicyValueNetwork:
         return _mlp_deep(shape[0], values, config)
     if config.kind in ("resmlp", "patterns"):
         width = config.width
-        first: nn.Module = Patterns(shape[0], width)
+        first: nn.Module = Patterns(shape[0], width, counts=config.gated)
         if config.kind == "resmlp":
             first = nn.Sequential(SplitCells(), nn.Linear(shape[0] + NUM_CELLS, width))
+        inner = Gate if config.gated else _inner_layers
         body = nn.Sequential(
             first,
-            *(ResidualBlock(_inner_layers(width)) for _ in range(config.blocks)),
+            *(ResidualBlock(inner(width)) for _ in range(config.blocks)),
             nn.LayerNorm(width),
             nn.ReLU(),
         )
@@ -152,7 +162,8 @@ class Patterns(nn.Module):
     Whether a cell is empty, own or the other's gives a pattern one of 3^cells numbers, and the rows
     of those numbers are added up: all that a square can look like is told apart by the first layer.
     Beside that stand the cells themselves, the spheres that are free, the cells that would carry
-    one, and those of them that would complete a formation of either side.
+    one, and those of them that would complete a formation of either side. With `counts` another
+    table knows the number of spheres of both sides: whose tempo it is decides many endings.
     """
 
     powers: Tensor
@@ -162,9 +173,9 @@ class Patterns(nn.Module):
     formations: Tensor
     nearly: Tensor
 
-    def __init__(self, inputs: int, width: int) -> None:
+    def __init__(self, inputs: int, width: int, counts: bool = False) -> None:
         super().__init__()
-        patterns = _patterns()
+        patterns = pattern_cells()
         powers = torch.zeros(NUM_CELLS, len(patterns))
         for number, cells in enumerate(patterns):
             for power, cell in enumerate(cells):
@@ -187,6 +198,9 @@ class Patterns(nn.Module):
         self.table = Table(sum(sizes), width, mode="sum")
         nn.init.normal_(self.table.weight, std=0.5 / len(patterns) ** 0.5)
         self.cells = nn.Linear(inputs + 6 * NUM_CELLS, width)
+        self.counts = Table(NUM_COUNTS, width, mode="sum") if counts else None
+        if self.counts is not None:
+            nn.init.normal_(self.counts.weight, std=0.1)
 
     def forward(self, flat: Tensor) -> Tensor:
         cells = flat[:, :NUM_CELLS]
@@ -198,7 +212,13 @@ class Patterns(nn.Module):
         seen_cells = (own, other, own * free, other * free, open_cells, *threats)
         looked_up: Tensor = self.table(numbers.long() + self.begins)
         seen: Tensor = self.cells(torch.cat((*seen_cells, flat[:, NUM_CELLS:]), dim=1))
-        return looked_up + seen
+        if self.counts is None:
+            return looked_up + seen
+        numbers = own.float().sum(dim=1) * COUNT_STEP + other.float().sum(dim=1)
+        if flat.shape[1] > NUM_CELLS + 2:
+            numbers += flat[:, NUM_CELLS + 2].float() * (2 * COUNT_STEP**2)
+        counted: Tensor = self.counts(numbers.round().long().unsqueeze(1))
+        return looked_up + seen + counted
 
     def _completing(self, spheres: Tensor) -> Tensor:
         """The cells of formations that lack one sphere of these."""
@@ -250,7 +270,7 @@ def _cells_of(mask: int) -> list[int]:
     return [cell for cell in range(NUM_CELLS) if mask >> cell & 1]
 
 
-def _patterns() -> list[list[int]]:
+def pattern_cells() -> list[list[int]]:
     """The cells of every square with its top, and of every line."""
     squares = [[*_cells_of(below), top] for top, below in enumerate(SUPPORTS) if below]
     return squares + [_cells_of(line) for line in LINE_MASKS]
@@ -266,6 +286,22 @@ class ResidualBlock(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         added: Tensor = self.layers(features)
         return features + added
+
+
+class Gate(nn.Module):
+    """Two layers side by side, one of them the other's factor, and a third behind their product."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.pair = nn.Linear(width, 2 * width)
+        self.last = nn.Linear(width, width)
+        nn.init.zeros_(self.last.weight)  # a fresh block changes nothing
+
+    def forward(self, features: Tensor) -> Tensor:
+        factor, gate = self.pair(self.norm(features)).chunk(2, dim=-1)
+        added: Tensor = self.last(factor * gate.relu())
+        return added
 
 
 def _inner_layers(width: int) -> nn.Module:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -48,6 +48,7 @@ from trainers.checkpoints import (
 )
 from trainers.manifest import MANIFEST_FILE, Manifest
 from trainers.network import NetworkConfig, PolicyValueNetwork, build, choose_device
+from trainers.pattern_kernel import PatternKernel, can_run
 from trainers.search import GameSearch, Search, SearchConfig
 from trainers.search.tree import Floats, Ints
 
@@ -78,8 +79,13 @@ class Evaluator:
         self.canonical = network.config.canonical and rules.symmetric
         padded = device.type == "cpu" and dtype == torch.bfloat16
         self._batch_step = BATCH_STEP if padded else 1
+        self.kernel: PatternKernel | None = None
+        if device.type == "cpu" and dtype == torch.float32 and can_run(network.config):
+            self.kernel = PatternKernel(self.network, rules)
 
     def __call__(self, packed: Ints) -> tuple[Floats, Floats]:
+        if self.kernel is not None:
+            return self.kernel(packed)
         if self.canonical:
             shown, symmetries = np.empty_like(packed), np.empty_like(packed)
             write_canonical(packed, shown, symmetries)
@@ -99,18 +105,19 @@ class Evaluator:
         logits, values = output.logits[:count], output.value[:count]
         return logits.float().cpu().numpy(), values.float().cpu().numpy()
 
-    @torch.no_grad()
     def take(self, network: PolicyValueNetwork) -> None:
         """Go on with another network's weights."""
-        theirs = network.state_dict()
-        for name, mine in self.network.state_dict().items():
-            mine.copy_(theirs[name])
+        self.load(network.state_dict())
 
     @torch.no_grad()
-    def take_arrays(self, weights: dict[str, npt.NDArray[np.float32]]) -> None:
-        """Go on with the weights that another process has sent."""
+    def load(self, weights: Mapping[str, torch.Tensor | npt.NDArray[np.float32]]) -> None:
+        """Go on with other weights, those that another process has sent among them."""
         for name, mine in self.network.state_dict().items():
-            mine.copy_(torch.tensor(weights[name]))  # a copy: theirs may be read-only
+            given = weights[name]
+            # an array is copied: one from another process may be read-only
+            mine.copy_(given if isinstance(given, torch.Tensor) else torch.tensor(given))
+        if self.kernel is not None:
+            self.kernel.take(self.network)
 
     def check_rules(self, rules: Rules, name: str) -> None:
         if rules != self.rules:

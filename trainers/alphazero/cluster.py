@@ -63,7 +63,7 @@ class LocalPool:
 
     def collect(self, number: int) -> Played:
         task, weights = self._waiting.pop(number)
-        self._inference.take_arrays(weights)
+        self._inference.load(weights)
         with torch_threads(self._config.cluster.cpus):
             return play_task(self._config, task, self._inference)
 

@@ -49,6 +49,11 @@ class SelfPlayConfig:
     """PUCT: plies drawn at the search's temperature; later ones play the most visited action."""
     precision: str = "auto"
     """Of the network that plays: auto (what the device does fastest), float32 or bfloat16."""
+    resign: float = 1.0
+    """A game ends where the search values it at more than this for either side, and counts as just
+    that; 1: every game is played to its end."""
+    resign_share: float = 0.9
+    """Share of games that may end so; the others are played to their ends all the same."""
     max_plies: int = 200
     """A game of so many plies is broken off, without a winner."""
 
@@ -95,6 +100,9 @@ class TargetsConfig:
     root_share: float = 0.05
     """Share of the search's own value in a target; the rest is the next target of the game, and at
     last its outcome. 0: the outcome alone; 1: the search alone."""
+    final_root_share: float = 0.05
+    """What that share has become at the end of the run: the stronger the network, the more its
+    search knows beyond one game's outcome."""
     trust_proofs: bool = True
     """A position that the search has proven won or lost is worth exactly that."""
 
@@ -213,7 +221,7 @@ class AlphaZeroConfig:
     wandb: str = ""
     """Weights & Biases project; empty: none."""
     network: NetworkConfig = field(
-        default_factory=lambda: NetworkConfig("patterns", width=128, canonical=True)
+        default_factory=lambda: NetworkConfig("patterns", width=128, canonical=True, gated=True)
     )
     search: SearchConfig = field(default_factory=lambda: SearchConfig(simulations=16))
     selfplay: SelfPlayConfig = field(default_factory=SelfPlayConfig)
@@ -244,6 +252,8 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "selfplay.opening_share": (0, 1),
     "selfplay.opening_plies": (0, 1000),
     "selfplay.temperature_plies": (0, 10**6),
+    "selfplay.resign": (0, 1),
+    "selfplay.resign_share": (0, 1),
     "selfplay.max_plies": (1, 10**6),
     "cluster.workers": (0, 10**6),
     "cluster.cpus": (1, 1024),
@@ -256,6 +266,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "targets.win_discount": (0, 1),
     "targets.draw_value": (-1, 1),
     "targets.root_share": (0, 1),
+    "targets.final_root_share": (0, 1),
     "replay.capacity": (1, 10**9),
     "replay.start": (1, 10**9),
     "replay.growth": (0, 1),

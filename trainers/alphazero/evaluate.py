@@ -156,7 +156,7 @@ class Judge:
         self._earlier = []
         for name, weights in earlier:
             evaluator = freeze(network, self._rules, next(network.parameters()).device)
-            evaluator.network.load_state_dict(weights)
+            evaluator.load(weights)
             self._earlier.append((name, evaluator))
 
 

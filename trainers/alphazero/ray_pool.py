@@ -54,7 +54,7 @@ class Player:
 
     def play(self, task: Task, weights: Weights) -> Played:
         if task.version != self._version:
-            self._inference.take_arrays(weights)
+            self._inference.load(weights)
             self._version = task.version
         return play_task(self._config, task, self._inference)
 

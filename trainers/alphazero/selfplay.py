@@ -29,6 +29,7 @@ from trainers.search.tree import Ints
 OPENING_STREAM: Final = 1
 SEARCH_STREAM: Final = 2
 KIND_STREAM: Final = 3
+RESIGN_STREAM: Final = 4
 
 
 class Decision(NamedTuple):
@@ -51,8 +52,9 @@ class Game:
     decisions: list[Decision] = field(default_factory=list)
     end: int = 0
     truncated: bool = False
+    resigned: bool = False
     last_value: float = 0.0
-    """Of a truncated game: what the search made of its last position, for its side to move."""
+    """Of a game without an end: what its last position is worth, for its side to move."""
 
 
 @dataclass
@@ -131,11 +133,24 @@ class GameGroup:
                     result.policy[row, :count].copy(),
                 )
             )
-        ended = np.empty(len(games), dtype=np.bool_)
-        _play(self.packed, actions, self._rules.code, ended)
         finished: list[Game] = []
-        for row, (game, action) in enumerate(zip(games, actions.tolist(), strict=True)):
-            game.actions.append(action)
+        resigned = np.zeros(len(games), dtype=np.bool_)
+        if config.resign < 1:
+            resigned = (np.abs(result.value) > config.resign) & full
+            for row in np.flatnonzero(resigned).tolist():
+                game = games[row]
+                if not self._may_resign(game.number):
+                    resigned[row] = False
+                    continue
+                game.end, game.resigned = int(self.packed[row]), True
+                game.last_value = float(result.value[row])
+                finished.append(game)
+                games[row] = self._begin(row)
+        ended = np.empty(len(games), dtype=np.bool_)
+        _play(self.packed, actions, resigned, self._rules.code, ended)
+        for row in np.flatnonzero(~resigned).tolist():
+            game = games[row]
+            game.actions.append(int(actions[row]))
             if ended[row] or len(game.actions) >= config.max_plies:
                 game.end = int(self.packed[row])
                 game.truncated = not ended[row]
@@ -150,6 +165,10 @@ class GameGroup:
         self.tally.simulations += int(result.visits.sum())
         self.tally.seconds += time.perf_counter() - began
         return finished
+
+    def _may_resign(self, number: int) -> bool:
+        key = draw(draw(self._seed, number), RESIGN_STREAM)
+        return draw(key, 0) < self._config.resign_share * (1 << 63)
 
     def take_tally(self) -> Tally:
         tally, self.tally = self.tally, Tally()
@@ -227,12 +246,21 @@ def _draw_keys(
 
 
 @jit
-def _play(packed: Ints, actions: Ints, rules: int, ended: npt.NDArray[np.bool_]) -> None:
+def _play(
+    packed: Ints,
+    actions: Ints,
+    resigned: npt.NDArray[np.bool_],
+    rules: int,
+    ended: npt.NDArray[np.bool_],
+) -> None:
+    """Play an action in every game but those that ended without one."""
     for row in range(len(packed)):
+        if resigned[row]:
+            continue
         packed[row] = play(packed[row], rules, actions[row])
         ended[row] = is_over(packed[row], rules)
 
 
 def winner_of(game: Game) -> int | None:
-    """The seat that won; None for a game that was broken off."""
-    return None if game.truncated else 1 - side_of(game.end)
+    """The seat that won; None for a game that was broken off or resigned."""
+    return None if game.truncated or game.resigned else 1 - side_of(game.end)

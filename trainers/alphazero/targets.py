@@ -29,7 +29,9 @@ class Samples(NamedTuple):
         return len(self.packed)
 
 
-def value_targets(game: Game, config: TargetsConfig) -> list[tuple[float, float]]:
+def value_targets(
+    game: Game, config: TargetsConfig, progress: float = 0.0
+) -> list[tuple[float, float]]:
     """The value of each decision of a game for its side to move, and the weight of that value.
 
     From the end backwards: a decision is worth what followed it, with `root_share` of the search's
@@ -40,15 +42,15 @@ def value_targets(game: Game, config: TargetsConfig) -> list[tuple[float, float]
     if winner is not None:
         following = [-1.0, -1.0]  # what the rest of the game is worth to each seat
         following[winner] = 1.0
-    elif config.truncated == "bootstrap":
+    elif config.truncated == "bootstrap" or game.resigned:
         following = [-game.last_value, -game.last_value]
         following[side_of(game.end)] = game.last_value
     else:
         following = [config.draw_value, config.draw_value]
-    known = winner is not None or config.truncated != "mask"
+    known = winner is not None or game.resigned or config.truncated != "mask"
     targets: list[tuple[float, float]] = []
     ply = len(game.actions)
-    share = config.root_share
+    share = (1 - progress) * config.root_share + progress * config.final_root_share
     for decision in reversed(game.decisions):
         fading = config.win_discount ** (ply - decision.ply)
         ply = decision.ply
@@ -63,11 +65,14 @@ def value_targets(game: Game, config: TargetsConfig) -> list[tuple[float, float]
     return targets[::-1]
 
 
-def samples_of(games: list[Game], config: TargetsConfig) -> Samples:
-    """All recorded positions of finished games, in the order of their games' numbers."""
+def samples_of(games: list[Game], config: TargetsConfig, progress: float = 0.0) -> Samples:
+    """All recorded positions of finished games, in the order of their games' numbers.
+
+    `progress` is the share of the run that is over.
+    """
     packed, values, weights, policies = [], [], [], []
     for game in sorted(games, key=lambda game: game.number):
-        targets = value_targets(game, config)
+        targets = value_targets(game, config, progress)
         for decision, (value, weight) in zip(game.decisions, targets, strict=True):
             packed.append(decision.packed)
             values.append(value)

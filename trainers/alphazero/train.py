@@ -176,7 +176,7 @@ class Trainer:
         self.workers.begin(self.learner.playing)
         self.learn()
         finished = self.workers.finish()
-        samples = samples_of(finished, self.config.targets)
+        samples = samples_of(finished, self.config.targets, self.progress())
         self.replay.add(samples)
         self._finished += finished
         self._agree(len(finished), samples.size, time.monotonic() - began)
@@ -399,7 +399,7 @@ class Trainer:
         self.judge.set_state(state["judge"], self.learner.playing)
         if state["best"] is not None:
             self.best = freeze(self.learner.playing, self.rules, self.device)
-            self.best.network.load_state_dict(state["best"])
+            self.best.load(state["best"])
         set_rng_state(own["rng"], batches=self.rng)
         self.games = state["games"]
         self.samples = state.get("samples", self.replay.total)

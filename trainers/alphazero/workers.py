@@ -23,6 +23,7 @@ from trainers.alphazero.selfplay import Game, GameGroup, Tally
 from trainers.distributed import ALONE, Rank
 from trainers.inference import Inference
 from trainers.network import PolicyValueNetwork, build, fast_dtype
+from trainers.pattern_kernel import can_run
 from trainers.players import Evaluator
 from trainers.running import spawning, torch_threads
 from trainers.search import Walk, drive, drive_together
@@ -81,7 +82,8 @@ def make_group(config: AlphaZeroConfig, index: int, rank: Rank = ALONE) -> GameG
 def make_evaluator(config: AlphaZeroConfig, device: torch.device) -> Evaluator:
     """A network that plays; `take` gives it its weights."""
     rules = Rules.of(config.rules)
-    dtype = fast_dtype(device)
+    by_kernel = device.type == "cpu" and can_run(config.network)
+    dtype = torch.float32 if by_kernel else fast_dtype(device)
     if config.selfplay.precision != "auto":
         dtype = getattr(torch, config.selfplay.precision)
     with torch.random.fork_rng(devices=[]):
@@ -265,7 +267,7 @@ def _serve(config: AlphaZeroConfig, index: int, rank: Rank, end: Connection) -> 
             return
         try:
             if task == "play":
-                evaluator.take_arrays(content)
+                evaluator.load(content)
                 games = play_plies(group, evaluator, config.selfplay.plies_per_cycle)
                 answer: Any = (games, group.take_tally())
             elif task == "state":

@@ -1,0 +1,103 @@
+"""The kernel of gated patterns networks against the network itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from pylos_env import Rules, kernel
+from pylos_env.testing import random_game
+from trainers.inference import Inference
+from trainers.network import NetworkConfig, PolicyValueNetwork, build
+from trainers.pattern_kernel import PatternKernel, can_run
+from trainers.players import Evaluator
+from trainers.search.tree import Ints
+
+CPU = torch.device("cpu")
+
+
+def positions(rules: Rules, games: int) -> Ints:
+    found = [
+        position.packed
+        for seed in range(games)
+        for position in random_game(rules, seed).positions()
+        if position.legal_actions()
+    ]
+    return np.array(found, dtype=np.int64)
+
+
+def network(rules: Rules, seed: int = 0, canonical: bool = True) -> PolicyValueNetwork:
+    """A network with no weight left at its first value: a fresh block would do nothing."""
+    torch.manual_seed(seed)
+    config = NetworkConfig("patterns", width=24, blocks=2, canonical=canonical, gated=True)
+    net = build(config, rules)
+    with torch.no_grad():
+        for weights in net.parameters():
+            weights += 0.1 * torch.randn_like(weights)
+    return net
+
+
+@pytest.mark.parametrize("canonical", [False, True])
+@pytest.mark.parametrize("text", ["advanced", "mature", "advanced greedy", "advanced levels=3"])
+def test_the_kernel_answers_as_the_network_does(text: str, canonical: bool) -> None:
+    rules = Rules.of(text)
+    evaluator = Evaluator(network(rules, canonical=canonical), rules, CPU)
+    assert evaluator.kernel is not None
+    packed = positions(rules, games=20)
+    logits, values = evaluator(packed)
+    evaluator.kernel = None  # torch's own layers
+    expected_logits, expected_values = evaluator(packed)
+    assert np.abs(values - expected_values).max() < 1e-5
+    assert np.std(expected_values) > 0.05  # there is something to get wrong
+    for row, position in enumerate(packed.tolist()):
+        legal = kernel.legal_actions(position, rules.code)
+        assert np.allclose(logits[row, legal], expected_logits[row, legal], atol=1e-4)
+        assert np.count_nonzero(logits[row]) <= len(legal)
+
+
+def test_positions_are_answered_alone_as_in_a_batch() -> None:
+    rules = Rules.of("advanced")
+    answer = PatternKernel(network(rules), rules)
+    packed = positions(rules, games=2)
+    logits, values = answer(packed)
+    for row in range(len(packed)):
+        alone_logits, alone_value = answer(packed[row : row + 1])
+        assert np.allclose(alone_logits[0], logits[row], atol=1e-5)
+        assert np.allclose(alone_value[0], values[row], atol=1e-5)
+
+
+def test_new_weights_reach_the_kernel() -> None:
+    rules = Rules.of("advanced")
+    evaluator = Evaluator(network(rules, seed=0), rules, CPU)
+    other = network(rules, seed=1)
+    packed = positions(rules, games=1)
+    before = evaluator(packed)[1]
+    evaluator.take(other)
+    expected = Evaluator(other, rules, CPU)(packed)[1]
+    assert not np.allclose(before, expected)
+    assert np.array_equal(evaluator(packed)[1], expected)
+    arrays = {name: tensor.numpy() for name, tensor in network(rules, seed=0).state_dict().items()}
+    evaluator.load(arrays)
+    assert np.array_equal(evaluator(packed)[1], before)
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_late_answers_are_the_kernels(background: bool) -> None:
+    rules = Rules.of("advanced")
+    evaluator = Evaluator(network(rules), rules, CPU)
+    inference = Inference(evaluator, background)
+    parts = np.array_split(positions(rules, games=2), 3)
+    pending = [inference.submit(part) for part in parts]
+    for part, answer in zip(parts, pending, strict=True):
+        logits, values = answer()
+        assert np.array_equal(logits, evaluator(part)[0])
+        assert np.array_equal(values, evaluator(part)[1])
+    inference.close()
+
+
+def test_other_networks_are_left_to_torch() -> None:
+    assert not can_run(NetworkConfig("patterns"))
+    assert not can_run(NetworkConfig("patterns", gated=True, value_head="wdl"))
+    rules = Rules.of("advanced")
+    assert Evaluator(network(rules), rules, CPU, torch.bfloat16).kernel is None
