@@ -36,7 +36,7 @@ from trainers.alphazero.config import (
     check,
 )
 from trainers.alphazero.evaluate import label_of
-from trainers.alphazero.learner import Learner, losses_of, wdl_targets
+from trainers.alphazero.learner import Learner, legal_losses_of, losses_of, wdl_targets
 from trainers.alphazero.replay import Batch, Replay
 from trainers.alphazero.selfplay import Decision, Game, GameGroup
 from trainers.alphazero.targets import SHARE, Samples, samples_of, value_targets
@@ -145,6 +145,28 @@ def test_without_a_share_of_the_search_the_target_is_the_outcome() -> None:
         game.decisions, value_targets(game, TargetsConfig(root_share=0.0)), strict=True
     ):
         assert value == (-1.0 if Position(decision.packed, RULES).side == end.side else 1.0)
+
+
+def test_a_resigned_game_is_worth_what_the_search_said() -> None:
+    """To either side, however games that were broken off are counted."""
+    game = played_game(3, truncated=True)
+    game.truncated, game.resigned, game.last_value = False, True, -0.97
+    side = kernel.side_of(game.end)
+    for truncated in ("draw", "mask"):
+        config = TargetsConfig(root_share=0.0, final_root_share=0.0, truncated=truncated)
+        for decision, (value, weight) in zip(
+            game.decisions, value_targets(game, config), strict=True
+        ):
+            same = kernel.side_of(decision.packed) == side
+            assert (value, weight) == (pytest.approx(-0.97 if same else 0.97), 1.0)
+
+
+def test_the_share_of_the_search_grows_with_the_run() -> None:
+    game = played_game(3)
+    growing = TargetsConfig(root_share=0.1, final_root_share=0.5)
+    for progress, share in ((0.0, 0.1), (0.25, 0.2), (1.0, 0.5)):
+        steady = TargetsConfig(root_share=share, final_root_share=share)
+        assert np.allclose(value_targets(game, growing, progress), value_targets(game, steady))
 
 
 def test_decisions_between_quick_moves_fade_by_the_plies_between_them() -> None:
@@ -308,6 +330,25 @@ def test_losses_equal_a_direct_computation() -> None:
     assert float(losses.value) == pytest.approx(value / 15, rel=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["resmlp", "patterns"])
+def test_losses_of_legal_actions_equal_those_of_a_full_head(kind: str) -> None:
+    torch.manual_seed(0)
+    net = build(NetworkConfig(kind, width=16, blocks=1), RULES)
+    replay = make_replay()
+    replay.add(numbered(0, 30)._replace(value=np.linspace(-1, 1, 30, dtype=np.float32)))
+    batch = replay.batch(np.arange(30), np.zeros(30, dtype=np.int64))
+    found = []
+    for losses in (losses_of(net(batch.observation), batch), legal_losses_of(net, batch)):
+        net.zero_grad()
+        (losses.policy + losses.value).backward()
+        found.append((losses, {name: p.grad.clone() for name, p in net.named_parameters()}))
+    (full, full_gradients), (legal, gradients) = found
+    for one, other in zip(full, legal, strict=True):
+        assert one.item() == pytest.approx(other.item(), rel=1e-4)
+    for name, gradient in gradients.items():
+        assert torch.allclose(gradient, full_gradients[name], atol=1e-5), name
+
+
 def test_wdl_targets_have_the_value_as_their_difference() -> None:
     values = torch.linspace(-1, 1, 9)
     targets = wdl_targets(values)
@@ -400,7 +441,7 @@ def test_games_obey_the_rules_and_their_decisions_lie_on_them() -> None:
             position = position.play(action)
             positions.append(position)
         assert position.packed == game.end
-        assert bool(position.legal_actions()) == game.truncated
+        assert bool(position.legal_actions()) == (game.truncated or game.resigned)
         for decision in game.decisions:
             assert positions[decision.ply].packed == decision.packed
             assert len(decision.policy) == len(positions[decision.ply].legal_actions())
@@ -410,6 +451,29 @@ def test_the_ply_limit_breaks_games_off_without_a_winner() -> None:
     games = play_group(12, max_plies=9, opening_share=0.0).values()
     assert all(len(game.actions) == 9 and game.truncated for game in games)
     assert all(selfplay.winner_of(game) is None for game in games)
+
+
+def test_a_game_is_resigned_where_the_search_is_sure() -> None:
+    """With a search that sees the ends of games, which are sure: 1 to -1."""
+    played = play_group(24, resign=1.0)
+    resigned = play_group(24, resign=0.9, resign_share=1.0)
+    assert not any(game.resigned for game in played.values())
+    ended = [game for game in resigned.values() if game.resigned]
+    assert len(ended) > len(resigned) / 2
+    for game in ended:
+        assert abs(game.last_value) > 0.9
+        assert game.decisions[-1].packed == game.end
+        ahead = kernel.side_of(game.end)
+        assert selfplay.winner_of(game) == (ahead if game.last_value > 0 else 1 - ahead)
+        if game.number in played:
+            assert played[game.number].actions[: len(game.actions)] == game.actions
+            assert len(played[game.number].actions) > len(game.actions)
+
+
+def test_a_share_of_games_is_not_resigned() -> None:
+    games = play_group(64, resign=0.9, resign_share=0.5).values()
+    assert 0.25 < np.mean([game.resigned for game in games]) < 0.75
+    assert not any(game.resigned for game in play_group(16, resign=0.9, resign_share=0.0).values())
 
 
 def test_openings_and_full_searches_have_their_shares() -> None:
@@ -495,7 +559,7 @@ def test_a_process_that_dies_is_named(tmp_path: Path) -> None:
             workers.begin(build(config.network, RULES))
 
 
-@pytest.mark.parametrize("after", [1, 9, 14])
+@pytest.mark.parametrize("after", [1, 8, 11])
 def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path, after: int) -> None:
     """Stopped before learning begins, between checkpoints, and after one."""
     run_quietly(tiny(tmp_path / "whole"))

@@ -8,6 +8,8 @@ import torch
 
 from pylos_env import Rules, kernel
 from pylos_env.testing import random_game
+from trainers import network as networks
+from trainers import players
 from trainers.inference import Inference
 from trainers.network import NetworkConfig, PolicyValueNetwork, build
 from trainers.pattern_kernel import PatternKernel, can_run
@@ -101,3 +103,29 @@ def test_other_networks_are_left_to_torch() -> None:
     assert not can_run(NetworkConfig("patterns", gated=True, value_head="wdl"))
     rules = Rules.of("advanced")
     assert Evaluator(network(rules), rules, CPU, torch.bfloat16).kernel is None
+
+
+def test_learning_sees_the_network_that_plays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels of the first layer give the values and gradients of torch's own operations."""
+    rules = Rules.of("advanced")
+    net = network(rules)
+    packed = positions(rules, games=3)
+    seen = np.empty((len(packed), 33), dtype=np.float32)
+    players.write_observations(packed, rules.code, False, seen)
+    flat = torch.from_numpy(seen)
+    found = []
+    for by_kernel in (True, False):
+        if not by_kernel:
+            monkeypatch.setattr(networks, "_learns_here", lambda weight: False)
+        net.zero_grad()
+        output = net(flat)
+        (output.logits.square().mean() + output.value.square().mean()).backward()
+        gradients = {name: weight.grad for name, weight in net.named_parameters()}
+        found.append((output, gradients))
+    (one, one_gradients), (other, other_gradients) = found
+    assert torch.allclose(one.logits, other.logits, atol=1e-4)
+    assert torch.allclose(one.value, other.value, atol=1e-5)
+    for name, gradient in one_gradients.items():
+        assert gradient is not None
+        assert gradient.abs().max() > 0
+        assert torch.allclose(gradient, other_gradients[name], atol=1e-5), name

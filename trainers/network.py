@@ -32,16 +32,21 @@ from pylos_env.kernel import NUM_ACTIONS
 from pylos_env.observation import ObservationKind, Observer
 from pylos_env.options import check_count
 from pylos_env.rules import Rules
+from trainers.pattern_rows import (
+    COUNT_STEP,
+    NUM_COUNTS,
+    NUM_STATES,
+    cells_of,
+    make_board,
+    pattern_cells,
+    rows_seen,
+)
 
 NetworkKind = Literal["patterns", "mlp", "mlp_deep", "resmlp", "resnet"]
 ValueHead = Literal["scalar", "wdl"]
 MASKED: Final = -1e4
 """The logit of an illegal action: its share is exactly 0 in half precision too."""
 HEAD_CHANNELS: Final = 8
-COUNT_STEP: Final = 16
-"""More than the spheres of a side: own * COUNT_STEP + other numbers every pair of counts."""
-NUM_COUNTS: Final = 3 * COUNT_STEP**2
-"""Pairs of counts, for 0, 1 and 2 take-backs left."""
 
 
 @dataclass
@@ -106,11 +111,15 @@ class PolicyValueNetwork(nn.Module):
 
     def forward(self, observation: Tensor) -> Output:
         features = self.body(observation)
-        logits, value = self.policy(features), self.value(features)
+        return self.valued(features)._replace(logits=self.policy(features))
+
+    def valued(self, features: Tensor) -> Output:
+        """What the value head says of the body's features; without logits."""
+        value, none = self.value(features), features[:, :0]
         if self.config.value_head == "wdl":
             win, _, loss = value.softmax(dim=-1).unbind(dim=-1)
-            return Output(logits, win - loss, value)
-        return Output(logits, value.squeeze(-1).tanh(), None)
+            return Output(none, win - loss, value)
+        return Output(none, value.squeeze(-1).tanh(), None)
 
 
 def build(config: NetworkConfig, rules: Rules) -> PolicyValueNetwork:
@@ -183,11 +192,11 @@ class Patterns(nn.Module):
         sizes = [3 ** len(cells) for cells in patterns]
         supports = torch.zeros(NUM_CELLS, NUM_CELLS)  # [below, above]
         for above in range(NUM_CELLS):
-            supports[_cells_of(SUPPORTS[above]), above] = 1
+            supports[cells_of(SUPPORTS[above]), above] = 1
         masks = [*SQUARE_MASKS, *LINE_MASKS]
         formations = torch.zeros(NUM_CELLS, len(masks))
         for number, mask in enumerate(masks):
-            formations[_cells_of(mask), number] = 1
+            formations[cells_of(mask), number] = 1
         # none of these is saved: they follow from the board
         self.register_buffer("powers", powers, persistent=False)
         self.register_buffer("begins", torch.tensor([0, *sizes[:-1]]).cumsum(0), persistent=False)
@@ -201,8 +210,27 @@ class Patterns(nn.Module):
         self.counts = Table(NUM_COUNTS, width, mode="sum") if counts else None
         if self.counts is not None:
             nn.init.normal_(self.counts.weight, std=0.1)
+        self._board = make_board()
+
+    def rows(self) -> Tensor:
+        """All rows of which the first layer's sums are made: see `pattern_rows`."""
+        assert self.counts is not None
+        of_cells = self.cells.weight.T[: NUM_STATES * NUM_CELLS]
+        own, other, own_free, other_free, opened, *threats = of_cells.split(NUM_CELLS)
+        states = (own, own + own_free, other, other + other_free, opened, *threats)
+        nothing = of_cells.new_zeros(1, of_cells.shape[1])
+        return torch.cat((self.table.weight, *states, self.counts.weight, nothing))
+
+    def extras(self, flat: Tensor) -> Tensor:
+        """What the reserves and take-backs add to the rows."""
+        weight = self.cells.weight[:, NUM_STATES * NUM_CELLS :]
+        return functional.linear(flat[:, NUM_CELLS:], weight, self.cells.bias)
 
     def forward(self, flat: Tensor) -> Tensor:
+        if self.counts is not None and _learns_here(self.cells.weight):
+            numbers = torch.from_numpy(rows_seen(flat.numpy(), self._board))
+            added: Tensor = _AddedRows.apply(numbers, self.rows())  # type: ignore[no-untyped-call]
+            return added + self.extras(flat)
         cells = flat[:, :NUM_CELLS]
         numbers = (cells.float() + 1) @ self.powers.float()  # exact, in bfloat16 too: below 256
         own, other, taken = cells.relu(), (-cells).relu(), cells.abs()
@@ -232,11 +260,16 @@ class Table(nn.EmbeddingBag):
     """
 
     def forward(self, numbers: Tensor) -> Tensor:  # type: ignore[override]
-        learns = torch.is_grad_enabled() and self.weight.requires_grad
-        if learns and numbers.device.type == "cpu" and not torch.compiler.is_compiling():
+        if _learns_here(self.weight):
             added: Tensor = _AddedRows.apply(numbers, self.weight)  # type: ignore[no-untyped-call]
             return added
         return super().forward(numbers)
+
+
+def _learns_here(weight: Tensor) -> bool:
+    """Whether gradients are wanted on a CPU, where kernels of our own find them."""
+    learns = torch.is_grad_enabled() and weight.requires_grad
+    return learns and weight.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 class _AddedRows(torch.autograd.Function):
@@ -264,16 +297,6 @@ def _add_rows(
         for number in numbers[row]:
             for column in range(rows.shape[1]):
                 table[number, column] += rows[row, column]
-
-
-def _cells_of(mask: int) -> list[int]:
-    return [cell for cell in range(NUM_CELLS) if mask >> cell & 1]
-
-
-def pattern_cells() -> list[list[int]]:
-    """The cells of every square with its top, and of every line."""
-    squares = [[*_cells_of(below), top] for top, below in enumerate(SUPPORTS) if below]
-    return squares + [_cells_of(line) for line in LINE_MASKS]
 
 
 class ResidualBlock(nn.Module):

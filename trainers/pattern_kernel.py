@@ -15,54 +15,28 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from pylos_env import kernel
-from pylos_env._jit import jit, jit_sums, lowest_bit, popcount
-from pylos_env.geometry import ACTION_SYMMETRIES, LINE_MASKS, NUM_CELLS, SQUARE_MASKS, SUPPORTS
+from pylos_env._jit import jit, jit_sums
+from pylos_env.geometry import ACTION_SYMMETRIES, NUM_CELLS
 from pylos_env.kernel import MAX_LEGAL, NUM_ACTIONS
 from pylos_env.rules import Rules
-from trainers.network import (
+from trainers.network import Gate, NetworkConfig, Patterns, PolicyValueNetwork, ResidualBlock
+from trainers.pattern_rows import (
     COUNT_STEP,
+    MOST_ROWS,
     NUM_COUNTS,
-    Gate,
-    NetworkConfig,
-    Patterns,
-    PolicyValueNetwork,
-    ResidualBlock,
-    pattern_cells,
+    NUM_STATES,
+    Board,
+    make_board,
+    write_rows,
 )
 from trainers.search.tree import Floats, Ints
 
-MOST_ROWS: Final = 128
-"""Patterns, spheres, open cells, threats and counts of one position are fewer."""
-MOST_CELLS: Final = 5
 EPSILON: Final = 1e-5
 """Of torch's layer norm."""
-
-# what stands on a cell, in the order of the table's rows
-COVERED_OWN: Final = 0
-FREE_OWN: Final = 1
-COVERED_OTHER: Final = 2
-FREE_OTHER: Final = 3
-OPEN: Final = 4
-OWN_THREAT: Final = 5
-OTHER_THREAT: Final = 6
-NUM_STATES: Final = 7
-
-
-class Board(NamedTuple):
-    """Where the rows of the table begin, and what they are found by."""
-
-    cells: npt.NDArray[np.int64]  # [patterns, 5]: NUM_CELLS stands for none
-    begins: npt.NDArray[np.int64]  # [patterns]
-    formations: npt.NDArray[np.int64]  # [formations]: masks
-    supports: npt.NDArray[np.int64]  # [cells]: masks of the cells below
-    states: int  # the first row of the states of cells
-    counts: int  # the first row of the counts
-    nothing: int  # a row of zeros
 
 
 class Ends(NamedTuple):
@@ -97,7 +71,7 @@ class PatternKernel:
         self._rules = rules
         self._canonical = network.config.canonical and rules.symmetric
         self._spheres = kernel.spheres_each(rules.code)
-        self._board = _board()
+        self._board = make_board()
         self.take(network)
 
     def __call__(self, packed: Ints) -> tuple[Floats, Floats]:
@@ -121,9 +95,9 @@ class PatternKernel:
     @torch.no_grad()
     def take(self, network: PolicyValueNetwork) -> None:
         """Go on with another network's weights."""
-        patterns, *blocks, norm, _ = network.body.children()
+        patterns, *blocks, _norm, _relu = network.body.children()
         assert isinstance(patterns, Patterns)
-        self._table = _table(patterns, self._spheres)
+        self._table = _with_extras(patterns, self._spheres)
         self._blocks = [_block(block) for block in blocks]
         weights = {name: tensor.numpy().copy() for name, tensor in network.state_dict().items()}
         last = len(blocks) + 1
@@ -137,44 +111,18 @@ class PatternKernel:
         )
 
 
-def _board() -> Board:
-    patterns = pattern_cells()
-    cells = np.full((len(patterns), MOST_CELLS), NUM_CELLS, dtype=np.int64)
-    for row, members in enumerate(patterns):
-        cells[row, : len(members)] = members
-    sizes = np.array([3 ** len(members) for members in patterns])
-    states = int(sizes.sum())
-    counts = states + NUM_STATES * NUM_CELLS
-    return Board(
-        cells,
-        np.cumsum(sizes) - sizes,
-        np.array([*SQUARE_MASKS, *LINE_MASKS], dtype=np.int64),
-        np.array(SUPPORTS, dtype=np.int64),
-        states,
-        counts,
-        counts + NUM_COUNTS,
-    )
-
-
-def _table(patterns: Patterns, spheres: int) -> Floats:
-    """Every row that the first layer can add, and one of zeros."""
-    assert patterns.counts is not None
-    weight = patterns.cells.weight.T
-    own, other, own_free, other_free, opened, own_threat, other_threat = weight[
-        : NUM_STATES * NUM_CELLS
-    ].split(NUM_CELLS)
-    states = (own, own + own_free, other, other + other_free, opened, own_threat, other_threat)
-    extras = weight[NUM_STATES * NUM_CELLS :]
+def _with_extras(patterns: Patterns, spheres: int) -> Floats:
+    """The network's rows; reserves and take-backs follow from the counts, and are added there."""
     numbers = torch.arange(NUM_COUNTS)
-    own_count = numbers // COUNT_STEP % COUNT_STEP
-    other_count = numbers % COUNT_STEP
-    seen = [(spheres - own_count) / spheres, (spheres - other_count) / spheres]
-    if len(extras) > len(seen):
-        seen.append(numbers // COUNT_STEP**2 / 2)
-    counts = patterns.counts.weight + torch.stack(seen, dim=1) @ extras + patterns.cells.bias
-    nothing = torch.zeros(1, weight.shape[1])
-    rows: Floats = torch.cat([patterns.table.weight, *states, counts, nothing]).numpy().copy()
-    return rows
+    own, other = numbers // COUNT_STEP % COUNT_STEP, numbers % COUNT_STEP
+    seen = [(spheres - own) / spheres, (spheres - other) / spheres, numbers // COUNT_STEP**2 / 2]
+    inputs = patterns.cells.in_features - NUM_STATES * NUM_CELLS  # without take-backs 2
+    flat = torch.zeros(NUM_COUNTS, NUM_CELLS + inputs)
+    flat[:, NUM_CELLS:] = torch.stack(seen[:inputs], dim=1)
+    rows = patterns.rows()
+    rows[-1 - NUM_COUNTS : -1] += patterns.extras(flat)
+    table: Floats = rows.numpy()
+    return table
 
 
 def _block(block: nn.Module) -> Block:
@@ -191,62 +139,6 @@ def _block(block: nn.Module) -> Block:
 
 
 @jit
-def _write_rows(position: int, board: Board, rows: Ints) -> int:
-    """The numbers of all rows that make up a position; returns how many, a multiple of four."""
-    side = kernel.side_of(position)
-    own, other = kernel.spheres_of(position, side), kernel.spheres_of(position, 1 - side)
-    taken = own | other
-    digits = np.ones(NUM_CELLS + 1, dtype=np.int64)
-    digits[NUM_CELLS] = 0
-    carrying = 0
-    left = taken
-    while left:
-        cell = lowest_bit(left)
-        left &= left - 1
-        carrying |= board.supports[cell]
-        digits[cell] = 2 * ((own >> cell) & 1)
-    count = 0
-    for pattern in range(len(board.begins)):
-        cells = board.cells[pattern]
-        number = digits[cells[0]] + 3 * digits[cells[1]] + 9 * digits[cells[2]]
-        number += 27 * digits[cells[3]] + 81 * digits[cells[4]]
-        rows[count] = board.begins[pattern] + number
-        count += 1
-    opened = 0
-    for cell in range(NUM_CELLS):
-        below = board.supports[cell]
-        if taken & below == below:
-            opened |= 1 << cell
-    opened &= ~taken
-    own_threats = other_threats = 0
-    for mask in board.formations:
-        if popcount(mask & ~own) == 1:
-            own_threats |= mask
-        if popcount(mask & ~other) == 1:
-            other_threats |= mask
-    for state, cells_left in (
-        (COVERED_OWN, own & carrying),
-        (FREE_OWN, own & ~carrying),
-        (COVERED_OTHER, other & carrying),
-        (FREE_OTHER, other & ~carrying),
-        (OPEN, opened),
-        (OWN_THREAT, own_threats & opened),
-        (OTHER_THREAT, other_threats & opened),
-    ):
-        while cells_left:
-            rows[count] = board.states + state * NUM_CELLS + lowest_bit(cells_left)
-            cells_left &= cells_left - 1
-            count += 1
-    pair = popcount(own) * COUNT_STEP + popcount(other)
-    rows[count] = board.counts + pair + COUNT_STEP**2 * kernel.take_backs_left(position)
-    count += 1
-    while count % 4:
-        rows[count] = board.nothing
-        count += 1
-    return count
-
-
-@jit
 def _embed(
     packed: Ints, canonical: bool, board: Board, table: Floats, symmetries: Ints, sums: Floats
 ) -> None:
@@ -257,7 +149,7 @@ def _embed(
         if canonical:
             symmetries[game] = kernel.canonical_symmetry(position)
             position = kernel.symmetric(position, symmetries[game])
-        count = _write_rows(position, board, rows)
+        count = write_rows(position, board, rows)
         into = sums[game]
         into[:] = 0
         for number in range(0, count, 4):

@@ -49,7 +49,7 @@ class SelfPlayConfig:
     """PUCT: plies drawn at the search's temperature; later ones play the most visited action."""
     precision: str = "auto"
     """Of the network that plays: auto (what the device does fastest), float32 or bfloat16."""
-    resign: float = 1.0
+    resign: float = 0.95
     """A game ends where the search values it at more than this for either side, and counts as just
     that; 1: every game is played to its end."""
     resign_share: float = 0.9
@@ -100,7 +100,7 @@ class TargetsConfig:
     root_share: float = 0.05
     """Share of the search's own value in a target; the rest is the next target of the game, and at
     last its outcome. 0: the outcome alone; 1: the search alone."""
-    final_root_share: float = 0.05
+    final_root_share: float = 0.5
     """What that share has become at the end of the run: the stronger the network, the more its
     search knows beyond one game's outcome."""
     trust_proofs: bool = True

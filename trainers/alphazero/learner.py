@@ -19,6 +19,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from trainers.alphazero.config import LearnerConfig
+from trainers.alphazero.policy_loss import policy_loss
 from trainers.alphazero.replay import Batch
 from trainers.distributed import ALONE, Rank
 from trainers.network import Output, PolicyValueNetwork, masked, mixed_precision
@@ -62,6 +63,10 @@ def losses_of(output: Output, batch: Batch, known: Tensor | None = None) -> Loss
     policy = -(batch.policy * log_policy).sum(dim=-1).mean()
     shares = log_policy.detach().clamp(min=SMALLEST)  # exp is slow where it underflows
     entropy = -(shares.exp() * shares).sum(dim=-1).mean()
+    return Losses(policy, value_loss_of(output, batch, known), entropy)
+
+
+def value_loss_of(output: Output, batch: Batch, known: Tensor | None = None) -> Tensor:
     if known is None:
         known = batch.weight.sum().clamp(min=1)
     if output.wdl is None:
@@ -70,7 +75,17 @@ def losses_of(output: Output, batch: Batch, known: Tensor | None = None) -> Loss
         errors = functional.cross_entropy(
             output.wdl.float(), wdl_targets(batch.value), reduction="none"
         )
-    return Losses(policy, (errors * batch.weight).sum() / known, entropy)
+    return (errors * batch.weight).sum() / known
+
+
+def legal_losses_of(
+    network: PolicyValueNetwork, batch: Batch, known: Tensor | None = None
+) -> Losses:
+    """The same on a CPU for a network with a linear policy head, which it asks for less."""
+    features = network.body(batch.observation)
+    assert isinstance(network.policy, nn.Linear)
+    policy, entropy = policy_loss(features, network.policy, batch.mask, batch.policy)
+    return Losses(policy, value_loss_of(network.valued(features), batch, known), entropy)
 
 
 def reports_of(begun: Sequence[Begun]) -> list[StepReport]:
@@ -122,6 +137,8 @@ class Learner:
             devices = [device] if device.type == "cuda" else None
             self._parallel = DistributedDataParallel(self.network, device_ids=devices)
         self._forward: Callable[[Tensor], Output] = self._parallel or self.network
+        linear = isinstance(self.network.policy, nn.Linear)
+        self._legal_only = linear and device.type == "cpu" and self._parallel is None
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high" if config.tf32 else "highest")
             if config.compile:
@@ -156,9 +173,7 @@ class Learner:
             begin = number * size
             part = Batch(*(tensor[begin : begin + size].to(self.device) for tensor in batch))
             with self._gradients_stay_here() if number + 1 < parts else nullcontext():
-                with mixed_precision(self.device, self._precision):
-                    output = self._forward(part.observation)
-                losses = losses_of(output, part, known)
+                losses = self._losses(part, known)
                 loss = losses.policy + config.value_weight * losses.value
                 (loss / parts).backward()  # type: ignore[no-untyped-call]
             sums += torch.stack([loss, *losses]).detach() / parts
@@ -169,6 +184,13 @@ class Learner:
         self.steps += 1
         self._average()
         return Begun(torch.cat([sums, norm.detach().reshape(1)]), rate)
+
+    def _losses(self, batch: Batch, known: Tensor) -> Losses:
+        with mixed_precision(self.device, self._precision):
+            if self._legal_only:
+                return legal_losses_of(self.network, batch, known)
+            output = self._forward(batch.observation)
+        return losses_of(output, batch, known)
 
     def _known(self, weight: Tensor) -> Tensor:
         """The known values of a batch, all processes' parts together, for each part of it."""

@@ -52,9 +52,10 @@ class Game:
     decisions: list[Decision] = field(default_factory=list)
     end: int = 0
     truncated: bool = False
-    resigned: bool = False
     last_value: float = 0.0
     """Of a game without an end: what its last position is worth, for its side to move."""
+    resigned: bool = False
+    """It ended where the search was sure of the winner."""
 
 
 @dataclass
@@ -115,6 +116,7 @@ class GameGroup:
         plies = np.array([len(game.actions) for game in games], dtype=np.int64)
         numbers = np.array([game.number for game in games], dtype=np.int64)
         keys, full = _draw_keys(self._seed, numbers, plies, config.full_share)
+        may_resign = _draw_resigning(self._seed, numbers, config.resign_share)
         simulations = np.where(full, self._simulations, config.quick_simulations)
         result = yield from self._search.walk(
             self.packed, keys, simulations, config.max_plies - plies
@@ -134,18 +136,13 @@ class GameGroup:
                 )
             )
         finished: list[Game] = []
-        resigned = np.zeros(len(games), dtype=np.bool_)
-        if config.resign < 1:
-            resigned = (np.abs(result.value) > config.resign) & full
-            for row in np.flatnonzero(resigned).tolist():
-                game = games[row]
-                if not self._may_resign(game.number):
-                    resigned[row] = False
-                    continue
-                game.end, game.resigned = int(self.packed[row]), True
-                game.last_value = float(result.value[row])
-                finished.append(game)
-                games[row] = self._begin(row)
+        resigned = full & may_resign & (np.abs(result.value) > config.resign)
+        for row in np.flatnonzero(resigned).tolist():
+            game = games[row]
+            game.end, game.resigned = int(self.packed[row]), True
+            game.last_value = float(result.value[row])
+            finished.append(game)
+            games[row] = self._begin(row)
         ended = np.empty(len(games), dtype=np.bool_)
         _play(self.packed, actions, resigned, self._rules.code, ended)
         for row in np.flatnonzero(~resigned).tolist():
@@ -165,10 +162,6 @@ class GameGroup:
         self.tally.simulations += int(result.visits.sum())
         self.tally.seconds += time.perf_counter() - began
         return finished
-
-    def _may_resign(self, number: int) -> bool:
-        key = draw(draw(self._seed, number), RESIGN_STREAM)
-        return draw(key, 0) < self._config.resign_share * (1 << 63)
 
     def take_tally(self) -> Tally:
         tally, self.tally = self.tally, Tally()
@@ -246,6 +239,15 @@ def _draw_keys(
 
 
 @jit
+def _draw_resigning(seed: int, numbers: Ints, share: float) -> npt.NDArray[np.bool_]:
+    """Which games may be resigned."""
+    found = np.empty(len(numbers), dtype=np.bool_)
+    for row in range(len(numbers)):
+        found[row] = draw(draw(seed, numbers[row]), RESIGN_STREAM) < share * 9.223372036854775e18
+    return found
+
+
+@jit
 def _play(
     packed: Ints,
     actions: Ints,
@@ -262,5 +264,8 @@ def _play(
 
 
 def winner_of(game: Game) -> int | None:
-    """The seat that won; None for a game that was broken off or resigned."""
-    return None if game.truncated or game.resigned else 1 - side_of(game.end)
+    """The seat that won, or that the other has resigned to; None for a game broken off."""
+    if game.truncated:
+        return None
+    lost = side_of(game.end)
+    return lost if game.resigned and game.last_value > 0 else 1 - lost

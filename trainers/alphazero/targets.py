@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from pylos_env.kernel import side_of
 from trainers.alphazero.config import TargetsConfig
 from trainers.alphazero.selfplay import Game, winner_of
 
+SHARP = float(os.environ.get("SHARP", "1"))
 SHARE: Final = 65535
 """A policy's share of 1 as it is stored."""
 
@@ -37,17 +39,18 @@ def value_targets(
     From the end backwards: a decision is worth what followed it, with `root_share` of the search's
     own value mixed in. So what was found late in the game counts for the positions near it, and an
     outcome that rests on a blunder far ahead counts little. A proof cuts off what came after it.
+    The share moves from `root_share` to `final_root_share` as the run makes progress.
     """
     winner = winner_of(game)
-    if winner is not None:
-        following = [-1.0, -1.0]  # what the rest of the game is worth to each seat
-        following[winner] = 1.0
-    elif config.truncated == "bootstrap" or game.resigned:
-        following = [-game.last_value, -game.last_value]
+    known = winner is not None or config.truncated != "mask"
+    if game.resigned or (game.truncated and config.truncated == "bootstrap"):
+        following = [-game.last_value, -game.last_value]  # what the rest is worth to each seat
         following[side_of(game.end)] = game.last_value
+    elif winner is not None:
+        following = [-1.0, -1.0]
+        following[winner] = 1.0
     else:
         following = [config.draw_value, config.draw_value]
-    known = winner is not None or game.resigned or config.truncated != "mask"
     targets: list[tuple[float, float]] = []
     ply = len(game.actions)
     share = (1 - progress) * config.root_share + progress * config.final_root_share

@@ -1,0 +1,153 @@
+"""What the first layer of a `patterns` network sees of a position: rows of one table.
+
+A row for what each pattern (square with its top, or line) looks like, one for each sphere, open
+cell and cell that completes a formation, and one for the number of spheres of both sides. The layer
+adds them up.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pylos_env import kernel
+from pylos_env._jit import jit, lowest_bit, popcount
+from pylos_env.geometry import LINE_MASKS, NUM_CELLS, SQUARE_MASKS, SUPPORTS
+from trainers.search.tree import Floats, Ints
+
+MOST_ROWS: Final = 128
+"""Patterns, spheres, open cells, threats and counts of one position are fewer."""
+MOST_CELLS: Final = 5
+COUNT_STEP: Final = 16
+"""More than the spheres of a side: own * COUNT_STEP + other numbers every pair of counts."""
+NUM_COUNTS: Final = 3 * COUNT_STEP**2
+"""Pairs of counts, for 0, 1 and 2 take-backs left."""
+
+# what stands on a cell, in the order of the table's rows
+COVERED_OWN: Final = 0
+FREE_OWN: Final = 1
+COVERED_OTHER: Final = 2
+FREE_OTHER: Final = 3
+OPEN: Final = 4
+OWN_THREAT: Final = 5
+OTHER_THREAT: Final = 6
+NUM_STATES: Final = 7
+
+
+class Board(NamedTuple):
+    """Where the rows of the table begin, and what they are found by."""
+
+    cells: npt.NDArray[np.int64]  # [patterns, 5]: NUM_CELLS stands for none
+    begins: npt.NDArray[np.int64]  # [patterns]
+    formations: npt.NDArray[np.int64]  # [formations]: masks
+    supports: npt.NDArray[np.int64]  # [cells]: masks of the cells below
+    states: int  # the first row of the states of cells
+    counts: int  # the first row of the counts
+    nothing: int  # a row of zeros
+
+
+def cells_of(mask: int) -> list[int]:
+    return [cell for cell in range(NUM_CELLS) if mask >> cell & 1]
+
+
+def pattern_cells() -> list[list[int]]:
+    """The cells of every square with its top, and of every line."""
+    squares = [[*cells_of(below), top] for top, below in enumerate(SUPPORTS) if below]
+    return squares + [cells_of(line) for line in LINE_MASKS]
+
+
+def make_board() -> Board:
+    patterns = pattern_cells()
+    cells = np.full((len(patterns), MOST_CELLS), NUM_CELLS, dtype=np.int64)
+    for row, members in enumerate(patterns):
+        cells[row, : len(members)] = members
+    sizes = np.array([3 ** len(members) for members in patterns])
+    states = int(sizes.sum())
+    counts = states + NUM_STATES * NUM_CELLS
+    return Board(
+        cells,
+        np.cumsum(sizes) - sizes,
+        np.array([*SQUARE_MASKS, *LINE_MASKS], dtype=np.int64),
+        np.array(SUPPORTS, dtype=np.int64),
+        states,
+        counts,
+        counts + NUM_COUNTS,
+    )
+
+
+@jit
+def write_rows(position: int, board: Board, rows: Ints) -> int:
+    """The numbers of all rows that make up a position; returns how many, a multiple of four."""
+    side = kernel.side_of(position)
+    own, other = kernel.spheres_of(position, side), kernel.spheres_of(position, 1 - side)
+    taken = own | other
+    digits = np.ones(NUM_CELLS + 1, dtype=np.int64)
+    digits[NUM_CELLS] = 0
+    carrying = 0
+    left = taken
+    while left:
+        cell = lowest_bit(left)
+        left &= left - 1
+        carrying |= board.supports[cell]
+        digits[cell] = 2 * ((own >> cell) & 1)
+    count = 0
+    for pattern in range(len(board.begins)):
+        cells = board.cells[pattern]
+        number = digits[cells[0]] + 3 * digits[cells[1]] + 9 * digits[cells[2]]
+        number += 27 * digits[cells[3]] + 81 * digits[cells[4]]
+        rows[count] = board.begins[pattern] + number
+        count += 1
+    opened = 0
+    for cell in range(NUM_CELLS):
+        below = board.supports[cell]
+        if taken & below == below:
+            opened |= 1 << cell
+    opened &= ~taken
+    own_threats = other_threats = 0
+    for mask in board.formations:
+        if popcount(mask & ~own) == 1:
+            own_threats |= mask
+        if popcount(mask & ~other) == 1:
+            other_threats |= mask
+    for state, cells_left in (
+        (COVERED_OWN, own & carrying),
+        (FREE_OWN, own & ~carrying),
+        (COVERED_OTHER, other & carrying),
+        (FREE_OTHER, other & ~carrying),
+        (OPEN, opened),
+        (OWN_THREAT, own_threats & opened),
+        (OTHER_THREAT, other_threats & opened),
+    ):
+        while cells_left:
+            rows[count] = board.states + state * NUM_CELLS + lowest_bit(cells_left)
+            cells_left &= cells_left - 1
+            count += 1
+    pair = popcount(own) * COUNT_STEP + popcount(other)
+    rows[count] = board.counts + pair + COUNT_STEP**2 * kernel.take_backs_left(position)
+    count += 1
+    while count % 4:
+        rows[count] = board.nothing
+        count += 1
+    return count
+
+
+@jit
+def rows_seen(flat: Floats, board: Board) -> Ints:
+    """The rows of observed positions [batch, most rows among them]; missing ones are of zeros."""
+    found = np.full((len(flat), MOST_ROWS), board.nothing, dtype=np.int64)
+    most = 0
+    for index in range(len(flat)):
+        own = other = 0
+        for cell in range(NUM_CELLS):
+            if flat[index, cell] > 0:
+                own |= 1 << cell
+            elif flat[index, cell] < 0:
+                other |= 1 << cell
+        take_backs = 0
+        if flat.shape[1] > NUM_CELLS + 2:
+            take_backs = int(2 * flat[index, NUM_CELLS + 2])
+        position = kernel.pack(own, other, 0, take_backs)
+        most = max(most, write_rows(position, board, found[index]))
+    return found[:, :most].copy()
