@@ -216,7 +216,8 @@ class Patterns(nn.Module):
         """All rows of which the first layer's sums are made: see `pattern_rows`."""
         assert self.counts is not None
         of_cells = self.cells.weight.T[: NUM_STATES * NUM_CELLS]
-        own, other, own_free, other_free, opened, *threats = of_cells.split(NUM_CELLS)
+        by_state = of_cells.reshape(NUM_STATES, NUM_CELLS, -1).unbind()
+        own, other, own_free, other_free, opened, *threats = by_state
         states = (own, own + own_free, other, other + other_free, opened, *threats)
         nothing = of_cells.new_zeros(1, of_cells.shape[1])
         return torch.cat((self.table.weight, *states, self.counts.weight, nothing))
