@@ -74,12 +74,13 @@ def test_a_task_plays_its_numbers_to_their_ends(tmp_path: Path) -> None:
         games = unpack(play_task(config, Task(number, 0), inference).batch)
         assert [game.number for game in games] == list(range(6 * number, 6 * number + 6))
         for game in games:
-            assert game.truncated or kernel.is_over(game.end, RULES.code)
+            assert game.truncated or game.resigned or kernel.is_over(game.end, RULES.code)
 
 
 def test_packed_games_are_the_same_games(tmp_path: Path) -> None:
     config = by_tasks(tmp_path)
     config.selfplay.max_plies = 40  # some games are broken off
+    config.selfplay.resign = 1.0  # and none before that
     evaluator = make_evaluator(config, torch.device("cpu"))
     games = drive(TaskGroup(config, range(12)).walk_to_the_end(), evaluator)
     assert len({game.truncated for game in games}) == 2
