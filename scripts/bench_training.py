@@ -44,8 +44,8 @@ def run(folder: Path, *overrides: str) -> float:
 def series(folder: Path, tag: str) -> list[tuple[int, float]]:
     """The steps and values of a tag in a run's metrics."""
     with (folder / "metrics.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [(int(row["step"]), float(row[tag])) for row in rows if row.get(tag)]
+        rows = [row for row in csv.DictReader(file) if row["tag"] == tag]
+    return [(int(row["step"]), float(row["value"])) for row in rows]
 
 
 def classic(folder: Path) -> dict[str, Any]:
