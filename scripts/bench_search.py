@@ -2,11 +2,11 @@
 
     python scripts/bench_search.py --json bench_search.json --plot bench_search.png
 
-Everything of ours runs on one core, 256 games with 64 simulations a move from positions of real
-games. Beside it, with the same network: a plain tree search in Python, one game at a time, which
-asks the network about one position after the other. And where JAX is installed, mctx's search over
-pgx's Connect Four with a network of 2x128, on all cores. Contenders take turns; rates are medians.
-Peers: `pip install "pylos-env[bench]"`.
+256 games with 64 simulations a move from positions of real games, on one core. Beside it, with the
+same network: a plain tree search in Python, one game at a time, which asks the network about one
+position after the other. And where JAX is installed, mctx's search over pgx's Connect Four with a
+network of 2x128 on all cores, and ours with such a network. Contenders take turns; rates are
+medians. Peers: `pip install "pylos-env[bench]"`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from pylos_env.kernel import NUM_ACTIONS
 from pylos_env.oracle.labels import load_labels
 from trainers.network import NetworkConfig, PolicyValueNetwork
 from trainers.players import Evaluator
+from trainers.running import workers
 from trainers.search import Search, SearchConfig, batched
 
 RULES = Rules.of("advanced")
@@ -98,6 +99,20 @@ class Ours:
         self._evaluate = evaluate
         spent["rest"] = total - sum(spent.values())
         return {name: seconds / total for name, seconds in spent.items()}
+
+
+class OnAllCores:
+    """The same search in a thread for each core."""
+
+    def __init__(self, layers: tuple[int, ...], dtype: torch.dtype) -> None:
+        self._searches = [Ours(layers, dtype) for _ in range(os.cpu_count() or 1)]
+        self._pool = workers(len(self._searches))
+
+    def run(self) -> Counts:
+        began, cpu = time.perf_counter(), time.process_time()
+        found = self._pool.map(lambda search: search.run()[0], self._searches)
+        simulations = sum(found)
+        return simulations, time.perf_counter() - began, time.process_time() - cpu
 
 
 def timed(name: str, do: Callable[..., Any], spent: dict[str, float]) -> Callable[..., Any]:
@@ -327,6 +342,7 @@ def main() -> None:
         "batched, bfloat16": (Ours(large, torch.bfloat16), "3x256, bfloat16"),
         "plain Python": (Plain(large), "3x256, float32, batch 1"),
         "batched, small": (Ours(small, torch.float32), "2x128, float32"),
+        "batched, all cores": (OnAllCores(small, torch.float32), "2x128, float32, all cores"),
     }
     if all(importlib.util.find_spec(name) for name in ("jax", "mctx", "pgx")):
         contenders["mctx, Connect Four"] = (Mctx(small), "2x128, float32, all cores")
@@ -341,6 +357,7 @@ def main() -> None:
     ratios = {"over plain Python": found["batched"].rate / found["plain Python"].rate}
     if "mctx, Connect Four" in found:
         peer = found["mctx, Connect Four"]
+        ratios["all cores over mctx"] = found["batched, all cores"].rate / peer.rate
         ratios["one core over mctx on all"] = found["batched, small"].rate / peer.rate
     for name, ratio in ratios.items():
         print(f"{name}: {ratio:.1f}x")
