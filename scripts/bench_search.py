@@ -33,7 +33,8 @@ from torch import nn
 from pylos_env import Position, Rules
 from pylos_env.kernel import NUM_ACTIONS
 from pylos_env.oracle.labels import load_labels
-from trainers.network import NetworkConfig, PolicyValueNetwork
+from trainers.alphazero.config import AlphaZeroConfig
+from trainers.network import NetworkConfig, PolicyValueNetwork, build
 from trainers.players import Evaluator
 from trainers.running import workers
 from trainers.search import Search, SearchConfig, batched
@@ -61,6 +62,12 @@ def network(layers: tuple[int, ...]) -> PolicyValueNetwork:
     return PolicyValueNetwork(body, *heads, NetworkConfig(kind="mlp"))
 
 
+def default_network() -> PolicyValueNetwork:
+    """What the default recipe trains; in float32 a kernel of ours runs it on a CPU."""
+    torch.manual_seed(0)
+    return build(AlphaZeroConfig().network, RULES)
+
+
 def positions(count: int) -> Any:
     """Positions in which at least five spheres are left to place, so that no search ends early."""
     labels = load_labels(RULES)
@@ -73,8 +80,8 @@ def positions(count: int) -> Any:
 class Ours:
     """The batched search over one network."""
 
-    def __init__(self, layers: tuple[int, ...], dtype: torch.dtype) -> None:
-        self._evaluate = Evaluator(network(layers), RULES, CPU, dtype)
+    def __init__(self, net: PolicyValueNetwork, dtype: torch.dtype = torch.float32) -> None:
+        self._evaluate = Evaluator(net, RULES, CPU, dtype)
         self._search = Search(RULES, CONFIG, GAMES)
         self._packed = positions(GAMES)
         self.run()  # compile
@@ -104,8 +111,8 @@ class Ours:
 class OnAllCores:
     """The same search in a thread for each core."""
 
-    def __init__(self, layers: tuple[int, ...], dtype: torch.dtype) -> None:
-        self._searches = [Ours(layers, dtype) for _ in range(os.cpu_count() or 1)]
+    def __init__(self, layers: tuple[int, ...]) -> None:
+        self._searches = [Ours(network(layers)) for _ in range(os.cpu_count() or 1)]
         self._pool = workers(len(self._searches))
 
     def run(self) -> Counts:
@@ -336,13 +343,18 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     large, small = (256, 256, 256), (128, 128)
-    ours = Ours(large, torch.float32)
+    ours = Ours(network(large))
     contenders: dict[str, tuple[Any, str]] = {
         "batched": (ours, "3x256, float32"),
-        "batched, bfloat16": (Ours(large, torch.bfloat16), "3x256, bfloat16"),
+        "batched, bfloat16": (Ours(network(large), torch.bfloat16), "3x256, bfloat16"),
         "plain Python": (Plain(large), "3x256, float32, batch 1"),
-        "batched, small": (Ours(small, torch.float32), "2x128, float32"),
-        "batched, all cores": (OnAllCores(small, torch.float32), "2x128, float32, all cores"),
+        "batched, small": (Ours(network(small)), "2x128, float32"),
+        "batched, all cores": (OnAllCores(small), "2x128, float32, all cores"),
+        "batched, default": (Ours(default_network()), "patterns, kernel"),
+        "batched, default, torch": (
+            Ours(default_network(), torch.bfloat16),
+            "patterns, torch, bfloat16",
+        ),
     }
     if all(importlib.util.find_spec(name) for name in ("jax", "mctx", "pgx")):
         contenders["mctx, Connect Four"] = (Mctx(small), "2x128, float32, all cores")
@@ -352,9 +364,11 @@ def main() -> None:
     split = ours.split()
     found = {row.name: row for row in rows}
     for row in rows:
-        print(f"{row.name:22} {row.network:27} {row.rate:10,.0f}/s {row.core_rate:10,.0f}/core-s")
+        print(f"{row.name:24} {row.network:27} {row.rate:10,.0f}/s {row.core_rate:10,.0f}/core-s")
     print("time: " + ", ".join(f"{name} {share:.0%}" for name, share in split.items()))
     ratios = {"over plain Python": found["batched"].rate / found["plain Python"].rate}
+    kernel, layers = found["batched, default"], found["batched, default, torch"]
+    ratios["the default network's kernel over torch"] = kernel.rate / layers.rate
     if "mctx, Connect Four" in found:
         peer = found["mctx, Connect Four"]
         ratios["all cores over mctx"] = found["batched, all cores"].rate / peer.rate
