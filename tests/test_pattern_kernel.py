@@ -69,6 +69,16 @@ def test_positions_are_answered_alone_as_in_a_batch() -> None:
         assert np.allclose(alone_value[0], values[row], atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["body.0.table.weight", "body.1.layers.pair.bias", "policy.bias"])
+def test_what_is_no_number_is_not_hidden(name: str) -> None:
+    rules = Rules.of("advanced")
+    net = network(rules)
+    net.state_dict()[name].fill_(float("nan"))
+    logits, values = PatternKernel(net, rules)(positions(rules, games=1))
+    assert not np.isfinite(logits).all()
+    assert np.isfinite(values).all() == (name == "policy.bias")
+
+
 def test_new_weights_reach_the_kernel() -> None:
     rules = Rules.of("advanced")
     evaluator = Evaluator(network(rules, seed=0), rules, CPU)

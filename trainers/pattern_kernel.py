@@ -180,12 +180,18 @@ def _normalise(sums: Floats, normals: Floats) -> None:
 
 
 @jit
+def _relu(number: np.float32) -> np.float32:
+    """Negative numbers are 0; what is no number stays none, so that it is noticed."""
+    return np.float32(0) if number < 0 else number
+
+
+@jit
 def _gate(pair: Floats, product: Floats) -> None:
     width = product.shape[1]
     for game in range(len(pair)):
         row, out = pair[game], product[game]
         for column in range(width):
-            out[column] = row[column] * max(row[width + column], np.float32(0))
+            out[column] = row[column] * _relu(row[width + column])
 
 
 @jit_sums
@@ -208,7 +214,7 @@ def _finish(
         worth = np.float32(ends.value_bias)
         for column in range(width):
             feature = seen[column] * ends.scale[column] + ends.shift[column]
-            seen[column] = max(feature, np.float32(0))
+            seen[column] = _relu(feature)
             worth += seen[column] * ends.value[column]
         values[game] = np.tanh(worth)
         image = images[symmetries[game]]
