@@ -29,7 +29,7 @@ from trainers.manifest import MANIFEST_FILE, Manifest, ManifestEntry, label_of
 from trainers.search import Search, SearchConfig
 
 if TYPE_CHECKING:
-    from trainers.players import Evaluator
+    from trainers.evaluator import Evaluator
 
 log = logging.getLogger("pylos_web")
 

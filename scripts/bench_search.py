@@ -4,9 +4,10 @@
 
 256 games with 64 simulations a move from positions of real games, on one core. Beside it, with the
 same network: a plain tree search in Python, one game at a time, which asks the network about one
-position after the other. And where JAX is installed, mctx's search over pgx's Connect Four with a
-network of 2x128 on all cores, and ours with such a network. Contenders take turns; rates are
-medians. Peers: `pip install "pylos-env[bench]"`.
+position after the other; once with rules in plain Python too, once with this package's compiled
+ones. And where JAX is installed, mctx's search over pgx's Connect Four with a network of 2x128 on
+all cores, and ours with such a network. Contenders take turns; rates are medians. The peers are in
+`search_peers.py`; mctx needs `pip install "pylos-env[bench]"`.
 """
 
 from __future__ import annotations
@@ -15,35 +16,46 @@ import argparse
 import importlib.util
 import itertools
 import json
-import math
 import os
 import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from search_peers import (
+    C_PUCT,
+    GAMES,
+    MAX_CONSIDERED,
+    SIMULATIONS,
+    CompiledBoard,
+    Counts,
+    Mctx,
+    Plain,
+    PythonBoard,
+    load_reference,
+)
 from torch import nn
 
 from pylos_env import Position, Rules
 from pylos_env.kernel import NUM_ACTIONS
+from pylos_env.observation import Observer
 from pylos_env.oracle.labels import load_labels
 from trainers.alphazero.config import AlphaZeroConfig
+from trainers.evaluator import Evaluator
 from trainers.network import NetworkConfig, PolicyValueNetwork, build
-from trainers.players import Evaluator
 from trainers.running import workers
 from trainers.search import Search, SearchConfig, batched
 
 RULES = Rules.of("advanced")
-GAMES = 256
-CONFIG = SearchConfig(simulations=64, gumbel_scale=0.0)
+CONFIG = SearchConfig(
+    simulations=SIMULATIONS, gumbel_scale=0.0, c_puct=C_PUCT, max_considered=MAX_CONSIDERED
+)
 CPU = torch.device("cpu")
-Counts = tuple[int, float, float]  # simulations, seconds, seconds of processor time
 PARTS = {"_select": "select", "_grow": "expand", "_back_up": "back up"}
 
 
@@ -145,134 +157,6 @@ def timed_parts(spent: dict[str, float]) -> Iterator[None]:
             setattr(batched, name, kernel)
 
 
-# Plain Python
-
-
-@dataclass
-class Node:
-    position: Position
-    prior: float
-    children: dict[int, Node] = field(default_factory=dict)
-    total: float = 0.0  # for the side that chose this node
-    visits: int = 0
-
-
-class Plain:
-    """One game, objects, the friendly library, one position a question."""
-
-    def __init__(self, layers: tuple[int, ...]) -> None:
-        self._evaluate = Evaluator(network(layers), RULES, CPU)
-        self._positions = [Position.unchecked(int(p), RULES) for p in positions(8)]
-        self._next = 0
-
-    def run(self) -> Counts:
-        began, cpu = time.perf_counter(), time.process_time()
-        root = Node(self._positions[self._next % len(self._positions)], 1.0)
-        self._next += 1
-        self._expand(root)
-        for _ in range(CONFIG.simulations):
-            self._simulate(root)
-        return CONFIG.simulations, time.perf_counter() - began, time.process_time() - cpu
-
-    def _expand(self, node: Node) -> float:
-        legal = node.position.legal_actions()
-        if not legal:
-            return -1.0
-        logits, values = self._evaluate(np.array([node.position.packed]))
-        shares = np.exp(logits[0, legal] - logits[0, legal].max())
-        shares /= shares.sum()
-        for action, share in zip(legal, shares, strict=True):
-            node.children[action] = Node(node.position.play(action), float(share))
-        return float(values[0])
-
-    def _simulate(self, root: Node) -> None:
-        path = [root]
-        while path[-1].children:
-            node = path[-1]
-            root_visits = math.sqrt(1 + node.visits)
-
-            def score(child: Node, scale: float = root_visits) -> float:
-                worth = child.total / child.visits if child.visits else 0.0
-                return worth + CONFIG.c_puct * child.prior * scale / (1 + child.visits)
-
-            path.append(max(node.children.values(), key=score))
-        value = self._expand(path[-1])
-        side = path[-1].position.side
-        for parent, node in zip([root, *path[:-1]], path, strict=True):
-            node.visits += 1
-            node.total += value if parent.position.side == side else -value
-
-
-# mctx
-
-
-class Mctx:
-    """mctx's Gumbel search over pgx's Connect Four, compiled, on all cores."""
-
-    def __init__(self, layers: tuple[int, ...]) -> None:
-        import jax
-        import jax.numpy as jnp
-        import mctx
-        import pgx
-
-        env = pgx.make("connect_four")
-        step = jax.vmap(env.step)
-        keys = jax.random.split(jax.random.PRNGKey(0), len(layers) + 2)
-        sizes = (84, *layers)
-        weights = [
-            jax.random.normal(key, shape) / shape[0] ** 0.5
-            for key, shape in zip(keys, itertools.pairwise(sizes), strict=False)
-        ]
-        policy = jax.random.normal(keys[-2], (layers[-1], 7)) / layers[-1] ** 0.5
-        value = jax.random.normal(keys[-1], (layers[-1], 1)) / layers[-1] ** 0.5
-
-        def evaluate(state: Any) -> Any:
-            features = state.observation.reshape(state.observation.shape[0], -1).astype(jnp.float32)
-            for matrix in weights:
-                features = jax.nn.relu(features @ matrix)
-            logits = jnp.where(state.legal_action_mask, features @ policy, -1e9)
-            return logits, jnp.tanh(features @ value)[:, 0]
-
-        def recurrent(_: Any, key: Any, action: Any, state: Any) -> Any:
-            mover = state.current_player
-            after = step(state, action)
-            logits, values = evaluate(after)
-            reward = after.rewards[jnp.arange(GAMES), mover]
-            return (
-                mctx.RecurrentFnOutput(
-                    reward=reward,
-                    discount=jnp.where(after.terminated, 0.0, -1.0),
-                    prior_logits=logits,
-                    value=jnp.where(after.terminated, 0.0, values),
-                ),
-                after,
-            )
-
-        def search(key: Any, state: Any) -> Any:
-            logits, values = evaluate(state)
-            root = mctx.RootFnOutput(prior_logits=logits, value=values, embedding=state)
-            return mctx.gumbel_muzero_policy(
-                params=(),
-                rng_key=key,
-                root=root,
-                recurrent_fn=recurrent,
-                num_simulations=CONFIG.simulations,
-                invalid_actions=~state.legal_action_mask,
-                max_num_considered_actions=CONFIG.max_considered,
-            ).action
-
-        self._search = jax.jit(search)
-        self._key = jax.random.PRNGKey(1)
-        self._state = jax.jit(jax.vmap(env.init))(jax.random.split(self._key, GAMES))
-        self.run()  # compile
-
-    def run(self) -> Counts:
-        began, cpu = time.perf_counter(), time.process_time()
-        self._search(self._key, self._state).block_until_ready()
-        seconds = time.perf_counter() - began
-        return GAMES * CONFIG.simulations, seconds, time.process_time() - cpu
-
-
 # The run
 
 
@@ -344,10 +228,19 @@ def main() -> None:
     torch.set_num_threads(1)
     large, small = (256, 256, 256), (128, 128)
     ours = Ours(network(large))
+    starts = [Position.unchecked(int(packed), RULES) for packed in positions(8)]
+    reference = load_reference()
+    python_boards = [PythonBoard.of(position, reference) for position in starts]
+    observer = Observer("flat", RULES)
+    compiled_boards = [CompiledBoard(position, observer) for position in starts]
     contenders: dict[str, tuple[Any, str]] = {
         "batched": (ours, "3x256, float32"),
         "batched, bfloat16": (Ours(network(large), torch.bfloat16), "3x256, bfloat16"),
-        "plain Python": (Plain(large), "3x256, float32, batch 1"),
+        "plain Python": (Plain(network(large), python_boards), "3x256, float32, batch 1"),
+        "plain Python, rules compiled": (
+            Plain(network(large), compiled_boards),
+            "3x256, float32, batch 1",
+        ),
         "batched, small": (Ours(network(small)), "2x128, float32"),
         "batched, all cores": (OnAllCores(small), "2x128, float32, all cores"),
         "batched, default": (Ours(default_network()), "patterns, kernel"),
@@ -364,9 +257,12 @@ def main() -> None:
     split = ours.split()
     found = {row.name: row for row in rows}
     for row in rows:
-        print(f"{row.name:24} {row.network:27} {row.rate:10,.0f}/s {row.core_rate:10,.0f}/core-s")
+        print(f"{row.name:28} {row.network:27} {row.rate:10,.0f}/s {row.core_rate:10,.0f}/core-s")
     print("time: " + ", ".join(f"{name} {share:.0%}" for name, share in split.items()))
-    ratios = {"over plain Python": found["batched"].rate / found["plain Python"].rate}
+    ratios = {
+        f"over {name}": found["batched"].rate / found[name].rate
+        for name in ("plain Python", "plain Python, rules compiled")
+    }
     kernel, layers = found["batched, default"], found["batched, default, torch"]
     ratios["the default network's kernel over torch"] = kernel.rate / layers.rate
     if "mctx, Connect Four" in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import os
@@ -36,9 +37,15 @@ from trainers.alphazero.config import (
     check,
 )
 from trainers.alphazero.evaluate import label_of
-from trainers.alphazero.learner import Learner, legal_losses_of, losses_of, wdl_targets
+from trainers.alphazero.learner import (
+    Learner,
+    legal_losses_of,
+    losses_of,
+    make_optimisers,
+    wdl_targets,
+)
 from trainers.alphazero.replay import Batch, Replay
-from trainers.alphazero.selfplay import Decision, Game, GameGroup
+from trainers.alphazero.selfplay import Decision, Game, GameGroup, fewest_plies
 from trainers.alphazero.targets import SHARE, Samples, samples_of, value_targets
 from trainers.alphazero.train import Trainer, train
 from trainers.alphazero.workers import Processes
@@ -394,12 +401,43 @@ def test_a_learner_learns_what_it_is_shown(head: str) -> None:
     assert (playing.value.sign() == torch.from_numpy(values)).all()
 
 
+def test_the_matrices_of_blocks_are_learnt_by_muon_and_nothing_else_is() -> None:
+    config = NetworkConfig("patterns", width=16, blocks=2, gated=True)
+    net = build(config, RULES)
+    adam, muon = make_optimisers(net, LearnerConfig(matrix_rate=0.5), torch.device("cpu"))
+    names = {id(p): name for name, p in net.named_parameters()}
+    by_muon = {names[id(p)] for group in muon.param_groups for p in group["params"]}
+    by_adam = {names[id(p)] for group in adam.param_groups for p in group["params"]}
+    assert by_muon == {
+        f"body.{n}.layers.{part}.weight" for n in (1, 2) for part in ("pair", "last")
+    }
+    assert by_adam == set(names.values()) - by_muon
+    assert len(make_optimisers(net, LearnerConfig(matrix_rate=0), torch.device("cpu"))) == 1
+    plain = build(NetworkConfig("mlp"), RULES)
+    assert len(make_optimisers(plain, LearnerConfig(), torch.device("cpu"))) == 1
+
+
+def test_both_optimisers_follow_the_schedule() -> None:
+    net = build(NetworkConfig("patterns", width=16, blocks=1, gated=True), RULES)
+    settings = LearnerConfig(warmup=0, learning_rate=1e-2, matrix_rate=1e-3, schedule="constant")
+    learner = Learner(net, settings, torch.device("cpu"))
+    before = copy.deepcopy(net.state_dict())
+    replay = make_replay()
+    replay.add(numbered(0, 40)._replace(value=np.ones(40, np.float32)))
+    learner.step(fixed_batch(replay, 40), 0.0)
+    rates = [group["lr"] for optimiser in learner.optimisers for group in optimiser.param_groups]
+    assert rates == [1e-2, 1e-2, 1e-3]
+    changed = {name for name, tensor in net.state_dict().items() if (tensor != before[name]).any()}
+    assert "body.1.layers.last.weight" in changed
+    assert "policy.weight" in changed
+
+
 def test_the_schedule_warms_up_and_falls() -> None:
     net = build(NetworkConfig(width=16, blocks=1), RULES)
     learner = Learner(net, LearnerConfig(warmup=9, learning_rate=1.0), torch.device("cpu"))
-    assert learner.learning_rate(0.0) == pytest.approx(0.1)
+    assert learner.rate_share(0.0) == pytest.approx(0.1)
     learner.steps = 100
-    rates = [learner.learning_rate(progress) for progress in (0, 0.25, 0.5, 0.75, 1)]
+    rates = [learner.rate_share(progress) for progress in (0, 0.25, 0.5, 0.75, 1)]
     assert rates[0] == pytest.approx(1.0)
     assert rates[-1] == pytest.approx(0.05)
     assert all(one > other for one, other in itertools.pairwise(rates))
@@ -413,6 +451,7 @@ def knows_nothing(packed: Ints) -> tuple[Floats, Floats]:
 
 
 def play_group(games: int, stride: int = 1, **settings: object) -> dict[int, Game]:
+    settings = {"endings_first": 0.0} | settings
     config = SelfPlayConfig(games=games, quick_simulations=2, **settings)  # type: ignore[arg-type]
     group = GameGroup(RULES, SearchConfig(simulations=4), config, 7, 0, stride)
     finished: dict[int, Game] = {}
@@ -451,6 +490,27 @@ def test_the_ply_limit_breaks_games_off_without_a_winner() -> None:
     games = play_group(12, max_plies=9, opening_share=0.0).values()
     assert all(len(game.actions) == 9 and game.truncated for game in games)
     assert all(selfplay.winner_of(game) is None for game in games)
+
+
+def test_endings_come_first() -> None:
+    """Every game begins late at the start of a run, and ever earlier until half of it is over."""
+    config = SelfPlayConfig(games=64, opening_plies=40, opening_share=0.5, endings_first=0.5)
+    assert [fewest_plies(config, progress) for progress in (0, 0.25, 0.49, 0.5, 1)] == [
+        40,
+        20,
+        1,
+        0,
+        0,
+    ]
+    spheres = []
+    for progress in (0.0, 0.25, 0.5):
+        group = GameGroup(RULES, SearchConfig(simulations=4), config, 7, 0, 1, progress)
+        counts = [int(game.start & ((1 << 60) - 1)).bit_count() for game in group.games]
+        spheres.append(np.array(counts))
+    assert spheres[0].min() > 10
+    assert spheres[0].mean() > spheres[1].mean() > spheres[2].mean()
+    assert spheres[1].min() > 4
+    assert (spheres[2] == 0).mean() > 0.3  # half of all games begin at the beginning
 
 
 def test_a_game_is_resigned_where_the_search_is_sure() -> None:
@@ -556,7 +616,7 @@ def test_a_process_that_dies_is_named(tmp_path: Path) -> None:
         workers._processes[1].kill()
         workers._processes[1].join()
         with pytest.raises(PylosError, match="self-play process 1 ended by itself"):
-            workers.begin(build(config.network, RULES))
+            workers.begin(build(config.network, RULES), 0.0)
 
 
 @pytest.mark.parametrize("after", [1, 8, 11])

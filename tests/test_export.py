@@ -15,6 +15,7 @@ from pylos_env import Position, Rules, agents
 from pylos_env.observation import Observer
 from trainers.checkpoint_file import CheckpointInfo, encode_weights, load_weights
 from trainers.checkpoints import RunFolder
+from trainers.evaluator import Evaluator
 from trainers.export import cli, onnx_file
 from trainers.export.card import CARD_FILE, ONNX_FILE, WEIGHTS_FILE
 from trainers.export.model import Exported
@@ -22,7 +23,7 @@ from trainers.export.onnx_file import Difference, ExportError, compare, random_p
 from trainers.files import CheckpointError, sha256_of
 from trainers.manifest import MANIFEST_FILE, Manifest, ManifestEntry
 from trainers.network import NetworkConfig, PolicyValueNetwork, build
-from trainers.players import Evaluator, network_facts
+from trainers.players import network_facts
 
 KINDS = ["patterns", "mlp", "mlp_deep", "resmlp", "resnet"]
 CPU = torch.device("cpu")

@@ -17,9 +17,9 @@ from trainers.alphazero.feed import feed
 from trainers.alphazero.learner import Learner
 from trainers.alphazero.selfplay import GameGroup
 from trainers.alphazero.workers import Pipelined, Threads, make_evaluator
+from trainers.evaluator import Evaluator
 from trainers.inference import Inference, padded_size
 from trainers.network import NetworkConfig, build
-from trainers.players import Evaluator
 from trainers.running import torch_threads
 from trainers.search import Pending, Search, SearchConfig, drive_together
 from trainers.search.tree import Ints
@@ -38,8 +38,11 @@ def positions(count: int, seed: int = 0) -> Ints:
 
 
 def evaluator_of(**settings: Any) -> Evaluator:
+    """An evaluator that asks its network itself, as on a card."""
     torch.manual_seed(0)
-    return Evaluator(build(NetworkConfig(**settings), RULES), RULES, CPU)
+    evaluator = Evaluator(build(NetworkConfig(**settings), RULES), RULES, CPU)
+    evaluator.kernel = None
+    return evaluator
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -164,11 +167,11 @@ def test_pipelined_groups_keep_their_state(tmp_path: Path) -> None:
     network = build(config.network, RULES)
     first, second = Pipelined(config), Threads(config)
     try:
-        first.begin(network)
+        first.begin(network, 0.0)
         first.finish()
         second.set_states(first.states())
         for workers in (first, second):
-            workers.begin(network)
+            workers.begin(network, 0.0)
         assert repr(first.finish()) == repr(second.finish())
     finally:
         first.close()

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from pylos_env import Rules, kernel
+from trainers.evaluator import Evaluator
 from trainers.network import NetworkConfig, build
-from trainers.players import Evaluator
 from trainers.ppo.config import LeagueConfig, RolloutConfig
 from trainers.ppo.games import GameGroup
 from trainers.ppo.league import LIVE, RULE_BASED, GameResult, League

@@ -79,6 +79,7 @@ TRAINER_ROOMS = [
     "pattern_rows",
     "network",
     "pattern_kernel",
+    "evaluator",
     "distributed",
     "settings",
     "running",

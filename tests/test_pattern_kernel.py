@@ -10,10 +10,10 @@ from pylos_env import Rules, kernel
 from pylos_env.testing import random_game
 from trainers import network as networks
 from trainers import players
+from trainers.evaluator import Evaluator
 from trainers.inference import Inference
 from trainers.network import NetworkConfig, PolicyValueNetwork, build
 from trainers.pattern_kernel import PatternKernel, can_run
-from trainers.players import Evaluator
 from trainers.search.tree import Ints
 
 CPU = torch.device("cpu")

@@ -16,8 +16,9 @@ from pylos_env.oracle.labels import load_labels
 from pylos_env.testing import random_game
 from trainers import players
 from trainers.checkpoints import CheckpointError, CheckpointInfo, CheckpointWarning, RunFolder
+from trainers.evaluator import Evaluator, LegalOnly
 from trainers.network import NetworkConfig, build
-from trainers.players import Evaluator, NetworkPlayer, SearchPlayer
+from trainers.players import NetworkPlayer, SearchPlayer
 from trainers.search import SearchConfig
 
 RULES = Rules.of("advanced")
@@ -331,6 +332,26 @@ def test_a_canonical_network_does_not_turn_where_rules_are_not_symmetric() -> No
         for network in networks
     ]
     assert np.array_equal(answers[0][0], answers[1][0])
+
+
+@pytest.mark.parametrize("canonical", [False, True])
+@pytest.mark.parametrize("kind", ["mlp", "resmlp", "patterns"])
+def test_asking_for_legal_actions_only_changes_no_answer(kind: str, canonical: bool) -> None:
+    packed = load_labels(RULES).packed[:200]
+    evaluators = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        config = NetworkConfig(kind, width=16, blocks=1, canonical=canonical)
+        evaluators.append(Evaluator(build(config, RULES), RULES, torch.device("cpu")))
+    first, second = evaluators
+    first.take(second.network)  # both heads, not only the body, are the second's now
+    assert isinstance(first.kernel, LegalOnly)
+    second.kernel = None
+    for row, (logits, full) in enumerate(zip(first(packed)[0], second(packed)[0], strict=True)):
+        legal = Position.unchecked(int(packed[row]), RULES).legal_actions()
+        assert np.allclose(logits[legal], full[legal], atol=1e-5)
+        assert not np.delete(logits, legal).any()
+    assert np.allclose(first(packed)[1], second(packed)[1], atol=1e-6)
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 130])

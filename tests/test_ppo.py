@@ -26,9 +26,10 @@ from pylos_env.errors import PylosError
 from trainers import command, paths
 from trainers.arena import play_match
 from trainers.checkpoints import EPISODES, CheckpointError, RunFolder
+from trainers.evaluator import Evaluator
 from trainers.metrics import MemorySink, Message, Metrics, Scalars
 from trainers.network import NetworkConfig, build, mixed_precision
-from trainers.players import Evaluator, NetworkPlayer
+from trainers.players import NetworkPlayer
 from trainers.ppo.cli import PPOConfig
 from trainers.ppo.config import (
     BudgetConfig,

@@ -23,10 +23,9 @@ import torch
 
 from pylos_env.geometry import ACTION_SYMMETRIES
 from pylos_env.kernel import NUM_ACTIONS
+from trainers.evaluator import Evaluator, turned_back, write_canonical, write_observations
 from trainers.network import Output, PolicyValueNetwork
-from trainers.pattern_kernel import PatternKernel
-from trainers.players import Evaluator, turned_back, write_canonical, write_observations
-from trainers.search import Pending
+from trainers.search import Evaluate, Pending
 from trainers.search.tree import Floats, Ints
 
 SMALLEST: Final = 64
@@ -75,7 +74,7 @@ class Inference:
 
         return answer
 
-    def _submit_to_kernel(self, kernel: PatternKernel, packed: Ints) -> Pending:
+    def _submit_to_kernel(self, kernel: Evaluate, packed: Ints) -> Pending:
         if self._pool is not None:
             return self._pool.submit(kernel, packed).result
         found = kernel(packed)

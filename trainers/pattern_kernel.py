@@ -89,7 +89,11 @@ class PatternKernel:
         logits = np.zeros((games, NUM_ACTIONS), dtype=np.float32)
         values = np.empty(games, dtype=np.float32)
         code, images = self._rules.code, ACTION_SYMMETRIES
-        _finish(packed, code, symmetries, images, sums, self._ends, logits, values)
+        ends = self._ends
+        _finish(sums, ends, values)
+        write_legal_logits(
+            packed, code, symmetries, images, sums, ends.policy, ends.policy_bias, logits
+        )
         return logits, values
 
     @torch.no_grad()
@@ -195,33 +199,42 @@ def _gate(pair: Floats, product: Floats) -> None:
 
 
 @jit_sums
-def _finish(
-    packed: Ints,
-    rules: int,
-    symmetries: Ints,
-    images: Ints,
-    sums: Floats,
-    ends: Ends,
-    logits: Floats,
-    values: Floats,
-) -> None:
-    """Both heads: the value, and the logits of legal actions."""
-    width = sums.shape[1]
-    legal = np.empty(MAX_LEGAL, dtype=np.int64)
+def _finish(sums: Floats, ends: Ends, values: Floats) -> None:
+    """The last norm in place, and the value head."""
     _normalise(sums, sums)
-    for game in range(len(packed)):
+    for game in range(len(sums)):
         seen = sums[game]
         worth = np.float32(ends.value_bias)
-        for column in range(width):
+        for column in range(len(seen)):
             feature = seen[column] * ends.scale[column] + ends.shift[column]
             seen[column] = _relu(feature)
             worth += seen[column] * ends.value[column]
         values[game] = np.tanh(worth)
-        image = images[symmetries[game]]
+
+
+@jit_sums
+def write_legal_logits(
+    packed: Ints,
+    rules: int,
+    symmetries: Ints,
+    images: Ints,
+    features: Floats,
+    weight: Floats,
+    bias: Floats,
+    logits: Floats,
+) -> None:
+    """What a linear policy head [303, width] says of legal actions.
+
+    `features` [games, width] are of the positions as their `symmetries` turned them.
+    """
+    width = weight.shape[1]
+    legal = np.empty(MAX_LEGAL, dtype=np.int64)
+    for game in range(len(packed)):
+        seen, image = features[game], images[symmetries[game]]
         for number in range(kernel.write_legal(packed[game], rules, legal)):
             action = legal[number]
-            weights = ends.policy[image[action]]
-            logit = ends.policy_bias[image[action]]
+            weights = weight[image[action]]
+            logit = bias[image[action]]
             for column in range(width):
                 logit += seen[column] * weights[column]
             logits[game, action] = logit

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -26,14 +26,12 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from pylos_env import kernel
 from pylos_env._jit import jit
 from pylos_env.agents import Agent
 from pylos_env.agents.base import check_ongoing
 from pylos_env.errors import PylosError
-from pylos_env.geometry import ACTION_SYMMETRIES
 from pylos_env.observation import Observer
 from pylos_env.options import check_count
 from pylos_env.position import Position
@@ -46,109 +44,15 @@ from trainers.checkpoints import (
     RunFolder,
     load_weights,
 )
+from trainers.evaluator import Evaluator
 from trainers.manifest import MANIFEST_FILE, Manifest
-from trainers.network import NetworkConfig, PolicyValueNetwork, build, choose_device
-from trainers.pattern_kernel import PatternKernel, can_run
+from trainers.network import NetworkConfig, build, choose_device
 from trainers.search import GameSearch, Search, SearchConfig
-from trainers.search.tree import Floats, Ints
+from trainers.search.tree import Ints
 
 MAX_BATCH: Final = 4096
-BATCH_STEP: Final = 64
-"""Batches in bfloat16 on a CPU have so many rows, or twice, three times, ... as many: a product is
-prepared anew for every number of rows that has not come before, and that takes longer than the
-product."""
 MAX_SEARCHES: Final = 512
 """Trees of one search: a few megabytes at 64 simulations."""
-
-
-class Evaluator:
-    """A network as a function from packed positions to logits and values: see `search`."""
-
-    def __init__(
-        self,
-        network: PolicyValueNetwork,
-        rules: Rules,
-        device: torch.device,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        self.rules = rules
-        self.device = device
-        self.dtype = dtype
-        self.network = network.to(device, dtype).eval()
-        self.observer = Observer(network.config.observation, rules)
-        self.canonical = network.config.canonical and rules.symmetric
-        padded = device.type == "cpu" and dtype == torch.bfloat16
-        self._batch_step = BATCH_STEP if padded else 1
-        self.kernel: PatternKernel | None = None
-        if device.type == "cpu" and dtype == torch.float32 and can_run(network.config):
-            self.kernel = PatternKernel(self.network, rules)
-
-    def __call__(self, packed: Ints) -> tuple[Floats, Floats]:
-        if self.kernel is not None:
-            return self.kernel(packed)
-        if self.canonical:
-            shown, symmetries = np.empty_like(packed), np.empty_like(packed)
-            write_canonical(packed, shown, symmetries)
-            logits, values = self.ask(shown)
-            return turned_back(logits, symmetries, ACTION_SYMMETRIES), values
-        return self.ask(packed)
-
-    def ask(self, packed: Ints) -> tuple[Floats, Floats]:
-        """The same for positions as they are: a canonical network has to be shown its own."""
-        count = len(packed)
-        rows = -(-count // self._batch_step) * self._batch_step
-        observation = np.zeros((rows, self.observer.size), dtype=np.float32)
-        write_observations(packed, self.rules.code, self.observer.planes, observation)
-        batch = torch.from_numpy(observation.reshape(-1, *self.observer.shape))
-        with torch.inference_mode():
-            output = self.network(batch.to(self.device, self.dtype))
-        logits, values = output.logits[:count], output.value[:count]
-        return logits.float().cpu().numpy(), values.float().cpu().numpy()
-
-    def take(self, network: PolicyValueNetwork) -> None:
-        """Go on with another network's weights."""
-        self.load(network.state_dict())
-
-    @torch.no_grad()
-    def load(self, weights: Mapping[str, torch.Tensor | npt.NDArray[np.float32]]) -> None:
-        """Go on with other weights, those that another process has sent among them."""
-        for name, mine in self.network.state_dict().items():
-            given = weights[name]
-            # an array is copied: one from another process may be read-only
-            mine.copy_(given if isinstance(given, torch.Tensor) else torch.tensor(given))
-        if self.kernel is not None:
-            self.kernel.take(self.network)
-
-    def check_rules(self, rules: Rules, name: str) -> None:
-        if rules != self.rules:
-            raise CheckpointError(
-                f"{name} was trained under the rules '{self.rules}', but the game has '{rules}'"
-            )
-
-
-@jit
-def write_canonical(packed: Ints, shown: Ints, symmetries: Ints) -> None:
-    """Each position as a canonical network sees it, and the symmetry that turned it."""
-    for row in range(len(packed)):
-        symmetries[row] = kernel.canonical_symmetry(packed[row])
-        shown[row] = kernel.symmetric(packed[row], symmetries[row])
-
-
-@jit
-def turned_back(logits: Floats, symmetries: Ints, images: Ints) -> Floats:
-    """Logits of turned positions, in the numbers of the positions themselves."""
-    turned = np.empty_like(logits)
-    for row in range(len(logits)):
-        image = images[symmetries[row]]
-        for action in range(logits.shape[1]):
-            turned[row, action] = logits[row, image[action]]
-    return turned
-
-
-@jit
-def write_observations(packed: Ints, rules: int, planes: bool, out: Floats) -> None:
-    for row in range(len(packed)):
-        kernel.write_observation(packed[row], rules, kernel.side_of(packed[row]), planes, out[row])
 
 
 def load_evaluator(checkpoint: Checkpoint, device: str = "auto") -> Evaluator:

@@ -45,6 +45,10 @@ class SelfPlayConfig:
     """Share of games that begin with random plies."""
     opening_plies: int = 40
     """The most random plies that a game begins with; their number is uniform up to here."""
+    endings_first: float = 0.5
+    """Share of the run after which games may begin anywhere. Until then every game begins with
+    random plies, at first with the most, then with ever fewer: what a position is worth can be
+    learnt once it is known what its successors are worth. 0: games begin anywhere at once."""
     temperature_plies: int = 15
     """PUCT: plies drawn at the search's temperature; later ones play the most visited action."""
     precision: str = "auto"
@@ -100,7 +104,7 @@ class TargetsConfig:
     root_share: float = 0.05
     """Share of the search's own value in a target; the rest is the next target of the game, and at
     last its outcome. 0: the outcome alone; 1: the search alone."""
-    final_root_share: float = 0.5
+    final_root_share: float = 0.7
     """What that share has become at the end of the run: the stronger the network, the more its
     search knows beyond one game's outcome."""
     trust_proofs: bool = True
@@ -131,6 +135,9 @@ class LearnerConfig:
     """How often each sample is learnt from on average: balances learner and self-play."""
     learning_rate: float = 8e-3
     """At its highest, after the warm-up."""
+    matrix_rate: float = 0.01
+    """The same for the matrices of residual blocks, which Muon learns: it moves all directions of a
+    matrix alike. 0: AdamW learns them too, like everything else."""
     final_share: float = 0.05
     """The schedule ends at this share of the learning rate."""
     schedule: str = "cosine"
@@ -251,6 +258,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "selfplay.quick_simulations": (1, 10**6),
     "selfplay.opening_share": (0, 1),
     "selfplay.opening_plies": (0, 1000),
+    "selfplay.endings_first": (0, 1),
     "selfplay.temperature_plies": (0, 10**6),
     "selfplay.resign": (0, 1),
     "selfplay.resign_share": (0, 1),
@@ -274,6 +282,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "learner.accumulate": (1, 10**6),
     "learner.reuse": (0, 10**6),
     "learner.learning_rate": (0, 10),
+    "learner.matrix_rate": (0, 10),
     "learner.final_share": (0, 1),
     "learner.warmup": (0, 10**9),
     "learner.weight_decay": (0, 10),

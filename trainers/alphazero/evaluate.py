@@ -21,8 +21,9 @@ from pylos_env.record import GameRecord
 from pylos_env.rules import Rules
 from trainers.alphazero.config import AlphaZeroConfig
 from trainers.arena import MatchResult, play_match
+from trainers.evaluator import Evaluator
 from trainers.network import PolicyValueNetwork
-from trainers.players import Evaluator, NetworkPlayer, SearchPlayer
+from trainers.players import NetworkPlayer, SearchPlayer
 from trainers.ratings import Rating, Result, rate
 from trainers.search import SearchConfig
 

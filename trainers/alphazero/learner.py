@@ -22,8 +22,16 @@ from trainers.alphazero.config import LearnerConfig
 from trainers.alphazero.policy_loss import policy_loss
 from trainers.alphazero.replay import Batch
 from trainers.distributed import ALONE, Rank
-from trainers.network import Output, PolicyValueNetwork, masked, mixed_precision
+from trainers.network import (
+    Output,
+    PolicyValueNetwork,
+    ResidualBlock,
+    masked,
+    mixed_precision,
+)
 
+MATRIX_DECAY: Final = 0.01
+"""Weight decay of the matrices that Muon learns."""
 SMALLEST: Final = -60.0
 """Log-probabilities below it are as good as none."""
 
@@ -105,6 +113,34 @@ def wdl_targets(value: Tensor) -> Tensor:
     return torch.stack((win, 1 - win - loss, loss), dim=-1)
 
 
+def make_optimisers(
+    network: PolicyValueNetwork, config: LearnerConfig, device: torch.device
+) -> list[torch.optim.Optimizer]:
+    """AdamW, and Muon for the matrices of residual blocks.
+
+    Each group of parameters keeps its highest rate as `top_rate`.
+    """
+    inner: list[nn.Parameter] = []
+    if config.matrix_rate:
+        blocks = [block for block in network.modules() if isinstance(block, ResidualBlock)]
+        inner = [p for block in blocks for p in block.parameters() if p.ndim == 2]
+    taken = {id(p) for p in inner}
+    matrices = [p for p in network.parameters() if p.ndim > 1 and id(p) not in taken]
+    others = [p for p in network.parameters() if p.ndim <= 1]
+    top = {"top_rate": config.learning_rate}
+    adam = torch.optim.AdamW(
+        [
+            {"params": matrices, "weight_decay": config.weight_decay, **top},
+            {"params": others, "weight_decay": 0.0, **top},
+        ],
+        fused=device.type in ("cpu", "cuda"),
+    )
+    if not inner:
+        return [adam]
+    group = {"params": inner, "top_rate": config.matrix_rate}
+    return [adam, torch.optim.Muon([group], weight_decay=MATRIX_DECAY)]
+
+
 class Learner:
     """Learns from batches; `playing` is the averaged network that plays and is saved."""
 
@@ -121,16 +157,7 @@ class Learner:
         self.network = network.to(device)
         self.playing = copy.deepcopy(self.network).eval()
         self.steps = 0
-        matrices = [p for p in self.network.parameters() if p.ndim > 1]
-        others = [p for p in self.network.parameters() if p.ndim <= 1]
-        self.optimiser = torch.optim.AdamW(
-            [
-                {"params": matrices, "weight_decay": config.weight_decay},
-                {"params": others, "weight_decay": 0.0},
-            ],
-            lr=config.learning_rate,
-            fused=device.type in ("cpu", "cuda"),
-        )
+        self.optimisers = make_optimisers(self.network, config, device)
         self._precision = "auto" if config.amp else "float32"
         self._parallel: DistributedDataParallel | None = None
         if rank.count > 1:
@@ -144,14 +171,14 @@ class Learner:
             if config.compile:
                 self._forward = cast(Callable[[Tensor], Output], torch.compile(self._forward))
 
-    def learning_rate(self, progress: float) -> float:
-        """The rate after a warm-up, at a share of the whole run."""
+    def rate_share(self, progress: float) -> float:
+        """The share of the highest rates after a warm-up, at a share of the whole run."""
         config = self.config
-        rate = config.learning_rate
+        share = 1.0
         if config.schedule == "cosine":
             fall = (1 + math.cos(math.pi * min(1.0, progress))) / 2
-            rate *= config.final_share + (1 - config.final_share) * fall
-        return rate * min(1.0, (self.steps + 1) / (config.warmup + 1))
+            share = config.final_share + (1 - config.final_share) * fall
+        return share * min(1.0, (self.steps + 1) / (config.warmup + 1))
 
     def step(self, batch: Batch, progress: float) -> StepReport:
         """One step of the optimiser; `progress` is the share of the run that is over."""
@@ -160,11 +187,12 @@ class Learner:
     def begin_step(self, batch: Batch, progress: float) -> Begun:
         """The same without waiting for the device, so that the next batch can be made meanwhile."""
         config = self.config
-        rate = self.learning_rate(progress)
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
+        share = self.rate_share(progress)
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = group["top_rate"] * share
         self.network.train()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.network.zero_grad(set_to_none=True)
         parts = config.accumulate
         sums = torch.zeros(4, device=self.device)
         known = self._known(batch.weight.to(self.device))
@@ -179,10 +207,12 @@ class Learner:
             sums += torch.stack([loss, *losses]).detach() / parts
         clip = config.clip if config.clip > 0 else math.inf
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), clip)
-        self.optimiser.step()
+        for optimiser in self.optimisers:
+            optimiser.step()
         self._rank.average_statistics(self.network)
         self.steps += 1
         self._average()
+        rate = config.learning_rate * share
         return Begun(torch.cat([sums, norm.detach().reshape(1)]), rate)
 
     def _losses(self, batch: Batch, known: Tensor) -> Losses:
@@ -219,15 +249,17 @@ class Learner:
         return {
             "network": dict(self.network.state_dict()),
             "playing": dict(self.playing.state_dict()),
-            "optimiser": self.optimiser.state_dict(),
+            "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
             "steps": self.steps,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.network.load_state_dict(state["network"])
         self.playing.load_state_dict(state["playing"])
-        fused = self.optimiser.defaults["fused"]
-        self.optimiser.load_state_dict(state["optimiser"])
-        for group in self.optimiser.param_groups:
-            group["fused"] = fused  # of this device, not of the one that saved
+        for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
+            fused = optimiser.defaults.get("fused")
+            optimiser.load_state_dict(saved)
+            for group in optimiser.param_groups:
+                if "fused" in group:
+                    group["fused"] = fused  # of this device, not of the one that saved
         self.steps = state["steps"]

@@ -27,7 +27,7 @@ from pylos_env.observation import Observer
 from pylos_env.rules import Rules
 from trainers.alphazero.config import ReplayConfig
 from trainers.alphazero.targets import SHARE, Samples
-from trainers.players import write_canonical
+from trainers.evaluator import write_canonical
 
 View = Literal["plain", "random", "canonical"]
 """Under which symmetry samples are shown: none, a random one, or the one that comes first."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,7 +11,6 @@ from pylos_env.kernel import side_of
 from trainers.alphazero.config import TargetsConfig
 from trainers.alphazero.selfplay import Game, winner_of
 
-SHARP = float(os.environ.get("SHARP", "1"))
 SHARE: Final = 65535
 """A policy's share of 1 as it is stored."""
 

@@ -41,9 +41,9 @@ from trainers.alphazero.selfplay import Game, winner_of
 from trainers.alphazero.targets import samples_of
 from trainers.checkpoints import CheckpointInfo, RunFolder, check_fits, rng_state, set_rng_state
 from trainers.distributed import ALONE, Rank, joined
+from trainers.evaluator import Evaluator
 from trainers.metrics import Metrics, open_metrics
 from trainers.network import build
-from trainers.players import Evaluator
 from trainers.running import flushing_denormals, heeding_signals, torch_threads
 
 
@@ -173,7 +173,7 @@ class Trainer:
     def cycle(self) -> None:
         """Play with the weights of the last cycle, and learn from what it brought."""
         began = time.monotonic()
-        self.workers.begin(self.learner.playing)
+        self.workers.begin(self.learner.playing, self.progress())
         self.learn()
         finished = self.workers.finish()
         samples = samples_of(finished, self.config.targets, self.progress())

@@ -17,6 +17,7 @@ from pylos_env.oracle import benchmark
 from pylos_env.oracle.labels import has_labels
 from pylos_env.oracle.measure import Report
 from trainers.checkpoint_file import Checkpoint, CheckpointInfo, encode_weights, load_weights
+from trainers.evaluator import Evaluator
 from trainers.export import onnx_file
 from trainers.export.card import CARD_FILE, ONNX_FILE, WEIGHTS_FILE, Facts, card
 from trainers.export.model import Exported
@@ -24,7 +25,6 @@ from trainers.export.onnx_file import Difference, ExportError
 from trainers.files import make_folder, write_atomically
 from trainers.manifest import MANIFEST_FILE, Manifest, ManifestEntry
 from trainers.players import (
-    Evaluator,
     NetworkPlayer,
     SearchPlayer,
     find_checkpoint,

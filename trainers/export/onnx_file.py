@@ -19,8 +19,8 @@ from pylos_env.errors import PylosError
 from pylos_env.observation import Observer
 from pylos_env.position import Position
 from pylos_env.rules import Rules
+from trainers.evaluator import Evaluator
 from trainers.export.model import Exported
-from trainers.players import Evaluator
 
 INSTALL_HINT = "pip install 'pylos-env[export]'"
 INPUT = "observation"

@@ -18,9 +18,10 @@ from pylos_env.oracle.measure import Report
 from pylos_env.record import GameRecord
 from pylos_env.rules import Rules
 from trainers.arena import MatchResult, play_match
+from trainers.evaluator import Evaluator
 from trainers.manifest import label_of
 from trainers.network import PolicyValueNetwork
-from trainers.players import Evaluator, NetworkPlayer
+from trainers.players import NetworkPlayer
 from trainers.ppo.config import PPOConfig
 from trainers.ratings import Rating, Result, rate
 from trainers.running import workers

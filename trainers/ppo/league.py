@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from pylos_env import kernel
 from trainers.checkpoints import EPISODES
-from trainers.players import Evaluator
+from trainers.evaluator import Evaluator
 from trainers.ppo.config import LeagueConfig
 from trainers.ratings import Elo
 

@@ -32,8 +32,8 @@ from pylos_env.kernel import (
 )
 from pylos_env.observation import Observer
 from pylos_env.rules import Rules
+from trainers.evaluator import Evaluator
 from trainers.network import MASKED, Output, PolicyValueNetwork, mixed_precision
-from trainers.players import Evaluator
 from trainers.ppo.config import RolloutConfig, UpdateConfig
 from trainers.ppo.games import GameGroup, draw_actions, write_views
 from trainers.ppo.league import RULE_BASED, Lineup

@@ -34,10 +34,10 @@ from trainers.checkpoints import (
     rng_state,
     set_rng_state,
 )
+from trainers.evaluator import Evaluator
 from trainers.manifest import label_of
 from trainers.metrics import Metrics, open_metrics
 from trainers.network import build, choose_device, mixed_precision
-from trainers.players import Evaluator
 from trainers.ppo.config import PPOConfig, check
 from trainers.ppo.evaluate import Evaluation, Judge
 from trainers.ppo.games import GameGroup

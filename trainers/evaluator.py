@@ -1,0 +1,161 @@
+"""Evaluator: a network as the function from positions to logits and values that `search` asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from pylos_env import kernel
+from pylos_env._jit import jit
+from pylos_env.geometry import ACTION_SYMMETRIES
+from pylos_env.kernel import NUM_ACTIONS
+from pylos_env.observation import Observer
+from pylos_env.rules import Rules
+from trainers.checkpoints import CheckpointError
+from trainers.network import PolicyValueNetwork
+from trainers.pattern_kernel import PatternKernel, can_run, write_legal_logits
+from trainers.search.tree import Floats, Ints
+
+BATCH_STEP: Final = 64
+"""Batches in bfloat16 on a CPU have so many rows, or twice, three times, ... as many: a product is
+prepared anew for every number of rows that has not come before, and that takes longer than the
+product."""
+
+
+class Evaluator:
+    """A network as a function from packed positions to logits and values: see `search`."""
+
+    def __init__(
+        self,
+        network: PolicyValueNetwork,
+        rules: Rules,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.rules = rules
+        self.device = device
+        self.dtype = dtype
+        self.network = network.to(device, dtype).eval()
+        self.observer = Observer(network.config.observation, rules)
+        self.canonical = network.config.canonical and rules.symmetric
+        padded = device.type == "cpu" and dtype == torch.bfloat16
+        self._batch_step = BATCH_STEP if padded else 1
+        self.kernel: PatternKernel | LegalOnly | None = None
+        if device.type == "cpu" and dtype == torch.float32 and can_run(network.config):
+            self.kernel = PatternKernel(self.network, rules)
+        elif device.type == "cpu" and isinstance(network.policy, nn.Linear):
+            self.kernel = LegalOnly(self)
+
+    def __call__(self, packed: Ints) -> tuple[Floats, Floats]:
+        if self.kernel is not None:
+            return self.kernel(packed)
+        shown, symmetries = self.shown(packed)
+        logits, values = self.ask(shown)
+        if self.canonical:
+            logits = turned_back(logits, symmetries, ACTION_SYMMETRIES)
+        return logits, values
+
+    def shown(self, packed: Ints) -> tuple[Ints, Ints]:
+        """The positions as the network has to see them, and the symmetries that turned them."""
+        if not self.canonical:
+            return packed, np.zeros_like(packed)
+        shown, symmetries = np.empty_like(packed), np.empty_like(packed)
+        write_canonical(packed, shown, symmetries)
+        return shown, symmetries
+
+    def ask(self, packed: Ints) -> tuple[Floats, Floats]:
+        """The same for positions as they are: a canonical network has to be shown its own."""
+        count = len(packed)
+        with torch.inference_mode():
+            output = self.network(self.observed(packed))
+        logits, values = output.logits[:count], output.value[:count]
+        return logits.float().cpu().numpy(), values.float().cpu().numpy()
+
+    def observed(self, packed: Ints) -> torch.Tensor:
+        """What the network sees of positions; where their number is rounded up, the rest is 0."""
+        rows = -(-len(packed) // self._batch_step) * self._batch_step
+        observation = np.zeros((rows, self.observer.size), dtype=np.float32)
+        write_observations(packed, self.rules.code, self.observer.planes, observation)
+        batch = torch.from_numpy(observation.reshape(-1, *self.observer.shape))
+        return batch.to(self.device, self.dtype)
+
+    def take(self, network: PolicyValueNetwork) -> None:
+        """Go on with another network's weights."""
+        self.load(network.state_dict())
+
+    @torch.no_grad()
+    def load(self, weights: Mapping[str, torch.Tensor | npt.NDArray[np.float32]]) -> None:
+        """Go on with other weights, those that another process has sent among them."""
+        for name, mine in self.network.state_dict().items():
+            given = weights[name]
+            # an array is copied: one from another process may be read-only
+            mine.copy_(given if isinstance(given, torch.Tensor) else torch.tensor(given))
+        if self.kernel is not None:
+            self.kernel.take(self.network)
+
+    def check_rules(self, rules: Rules, name: str) -> None:
+        if rules != self.rules:
+            raise CheckpointError(
+                f"{name} was trained under the rules '{self.rules}', but the game has '{rules}'"
+            )
+
+
+class LegalOnly:
+    """An evaluator's network on a CPU, its linear policy head asked for legal actions only.
+
+    A position has some seven of them among 303; the logits of all others are 0.
+    """
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self.take(evaluator.network)
+
+    def __call__(self, packed: Ints) -> tuple[Floats, Floats]:
+        evaluator, network = self._evaluator, self._evaluator.network
+        shown, symmetries = evaluator.shown(packed)
+        with torch.inference_mode():
+            features = network.body(evaluator.observed(shown))
+            values = network.valued(features).value
+        seen = features.float().numpy()
+        logits = np.zeros((len(packed), NUM_ACTIONS), dtype=np.float32)
+        code, images = evaluator.rules.code, ACTION_SYMMETRIES
+        write_legal_logits(packed, code, symmetries, images, seen, self._weight, self._bias, logits)
+        return logits, values[: len(packed)].float().numpy()
+
+    @torch.no_grad()
+    def take(self, network: PolicyValueNetwork) -> None:
+        """Go on with another network's policy head."""
+        head = network.policy
+        assert isinstance(head, nn.Linear)
+        self._weight: Floats = head.weight.float().numpy().copy()  # [303, features]
+        self._bias: Floats = head.bias.float().numpy().copy()  # [303]
+
+
+@jit
+def write_canonical(packed: Ints, shown: Ints, symmetries: Ints) -> None:
+    """Each position as a canonical network sees it, and the symmetry that turned it."""
+    for row in range(len(packed)):
+        symmetries[row] = kernel.canonical_symmetry(packed[row])
+        shown[row] = kernel.symmetric(packed[row], symmetries[row])
+
+
+@jit
+def turned_back(logits: Floats, symmetries: Ints, images: Ints) -> Floats:
+    """Logits of turned positions, in the numbers of the positions themselves."""
+    turned = np.empty_like(logits)
+    for row in range(len(logits)):
+        image = images[symmetries[row]]
+        for action in range(logits.shape[1]):
+            turned[row, action] = logits[row, image[action]]
+    return turned
+
+
+@jit
+def write_observations(packed: Ints, rules: int, planes: bool, out: Floats) -> None:
+    for row in range(len(packed)):
+        kernel.write_observation(packed[row], rules, kernel.side_of(packed[row]), planes, out[row])
