@@ -45,12 +45,12 @@ from trainers.alphazero.learner import (
     wdl_targets,
 )
 from trainers.alphazero.replay import Batch, Replay
-from trainers.alphazero.selfplay import Decision, Game, GameGroup, fewest_plies
+from trainers.alphazero.selfplay import Decision, Game, GameGroup
 from trainers.alphazero.targets import SHARE, Samples, samples_of, value_targets
 from trainers.alphazero.train import Trainer, train
 from trainers.alphazero.workers import Processes
 from trainers.checkpoints import CheckpointError, RunFolder, load_weights
-from trainers.metrics import MemorySink, Metrics, Scalars
+from trainers.metrics import MemorySink, Message, Metrics, Scalars
 from trainers.network import NetworkConfig, build
 from trainers.players import load_evaluator
 from trainers.search import SearchConfig
@@ -451,7 +451,6 @@ def knows_nothing(packed: Ints) -> tuple[Floats, Floats]:
 
 
 def play_group(games: int, stride: int = 1, **settings: object) -> dict[int, Game]:
-    settings = {"endings_first": 0.0} | settings
     config = SelfPlayConfig(games=games, quick_simulations=2, **settings)  # type: ignore[arg-type]
     group = GameGroup(RULES, SearchConfig(simulations=4), config, 7, 0, stride)
     finished: dict[int, Game] = {}
@@ -490,27 +489,6 @@ def test_the_ply_limit_breaks_games_off_without_a_winner() -> None:
     games = play_group(12, max_plies=9, opening_share=0.0).values()
     assert all(len(game.actions) == 9 and game.truncated for game in games)
     assert all(selfplay.winner_of(game) is None for game in games)
-
-
-def test_endings_come_first() -> None:
-    """Every game begins late at the start of a run, and ever earlier until half of it is over."""
-    config = SelfPlayConfig(games=64, opening_plies=40, opening_share=0.5, endings_first=0.5)
-    assert [fewest_plies(config, progress) for progress in (0, 0.25, 0.49, 0.5, 1)] == [
-        40,
-        20,
-        1,
-        0,
-        0,
-    ]
-    spheres = []
-    for progress in (0.0, 0.25, 0.5):
-        group = GameGroup(RULES, SearchConfig(simulations=4), config, 7, 0, 1, progress)
-        counts = [int(game.start & ((1 << 60) - 1)).bit_count() for game in group.games]
-        spheres.append(np.array(counts))
-    assert spheres[0].min() > 10
-    assert spheres[0].mean() > spheres[1].mean() > spheres[2].mean()
-    assert spheres[1].min() > 4
-    assert (spheres[2] == 0).mean() > 0.3  # half of all games begin at the beginning
 
 
 def test_a_game_is_resigned_where_the_search_is_sure() -> None:
@@ -616,7 +594,7 @@ def test_a_process_that_dies_is_named(tmp_path: Path) -> None:
         workers._processes[1].kill()
         workers._processes[1].join()
         with pytest.raises(PylosError, match="self-play process 1 ended by itself"):
-            workers.begin(build(config.network, RULES), 0.0)
+            workers.begin(build(config.network, RULES))
 
 
 @pytest.mark.parametrize("after", [1, 8, 11])
@@ -694,6 +672,16 @@ def test_a_run_of_other_rules_is_not_resumed(tmp_path: Path) -> None:
     config = tiny(tmp_path, rules="mature", run="", resume=str(tmp_path))
     with pytest.raises(CheckpointError, match=r"'advanced'.*'mature'"):
         train(config)
+
+
+def test_a_run_that_has_spent_its_budget_says_so(tmp_path: Path) -> None:
+    run_quietly(tiny(tmp_path))
+    sink = MemorySink()
+    budget = BudgetConfig(minutes=0, steps=20)
+    train(tiny(tmp_path, run="", resume=str(tmp_path), budget=budget), Metrics([sink]))
+    messages = [event.text for event in sink.events if isinstance(event, Message)]
+    assert any("the budget is spent" in text and "40 steps" in text for text in messages)
+    assert RunFolder(tmp_path, writable=False).load("latest").info.step == 40
 
 
 # Configs

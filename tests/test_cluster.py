@@ -71,7 +71,7 @@ def test_a_task_plays_its_numbers_to_their_ends(tmp_path: Path) -> None:
     config = by_tasks(tmp_path)
     inference = Inference(make_evaluator(config, torch.device("cpu")))
     for number in (0, 3):
-        games = unpack(play_task(config, Task(number, 0, 0.0), inference).batch)
+        games = unpack(play_task(config, Task(number, 0), inference).batch)
         assert [game.number for game in games] == list(range(6 * number, 6 * number + 6))
         for game in games:
             assert game.truncated or game.resigned or kernel.is_over(game.end, RULES.code)
@@ -99,7 +99,7 @@ def test_tasks_share_no_game_between_processes(tmp_path: Path) -> None:
         rank = Rank(index, 3)
         with closing(TaskWorkers(config, LocalPool(config), rank)) as workers:
             for _ in range(2):
-                workers.begin(seeded_network(config), 0.0)
+                workers.begin(seeded_network(config))
                 numbers += [game.number for game in workers.finish()]
     assert sorted(numbers) == list(range(3 * 2 * 2 * 6))
 
@@ -128,7 +128,7 @@ def test_work_in_flight_is_bounded_and_weights_are_sent_once_a_version(tmp_path:
         network = seeded_network(config)
         for seed in (0, 0, 0, 1, 1, 2):
             network.load_state_dict(seeded_network(config, seed).state_dict())
-            workers.begin(network, 0.0)
+            workers.begin(network)
             workers.finish()
         assert pool.versions == 3
         assert pool.most == TASKS.in_flight
@@ -243,8 +243,8 @@ def test_a_cluster_plays_the_games_of_this_process(cluster: Any, tmp_path: Path)
     with closing(RayPool(config)) as pool:
         reference = pool.publish(weights)
         for number in range(4):
-            pool.submit(Task(number, 0, 0.0), reference)
-            local.submit(Task(number, 0, 0.0), weights)
+            pool.submit(Task(number, 0), reference)
+            local.submit(Task(number, 0), weights)
         for number in (2, 0, 3, 1):
             one, other = pool.collect(number), local.collect(number)
             assert texts(unpack(one.batch)) == texts(unpack(other.batch))
@@ -329,7 +329,7 @@ def test_a_task_that_fails_is_told(cluster: Any, tmp_path: Path) -> None:
     with closing(RayPool(config)) as pool:
         weights = weights_of(seeded_network(config))
         weights["policy.bias"] = np.full_like(weights["policy.bias"], np.nan)
-        pool.submit(Task(0, 0, 0.0), pool.publish(weights))
+        pool.submit(Task(0, 0), pool.publish(weights))
         with pytest.raises(PylosError, match="not finite"):
             pool.collect(0)
 

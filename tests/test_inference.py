@@ -167,11 +167,11 @@ def test_pipelined_groups_keep_their_state(tmp_path: Path) -> None:
     network = build(config.network, RULES)
     first, second = Pipelined(config), Threads(config)
     try:
-        first.begin(network, 0.0)
+        first.begin(network)
         first.finish()
         second.set_states(first.states())
         for workers in (first, second):
-            workers.begin(network, 0.0)
+            workers.begin(network)
         assert repr(first.finish()) == repr(second.finish())
     finally:
         first.close()

@@ -89,10 +89,10 @@ class TaskWorkers:
         self._version = -1
         self._tallies: list[Tally] = []
 
-    def begin(self, network: PolicyValueNetwork, progress: float) -> None:
+    def begin(self, network: PolicyValueNetwork) -> None:
         self._take(network)
         while len(self._out) < self._cluster.in_flight:
-            self._hand_out(Task(self._next, self._version, progress))
+            self._hand_out(Task(self._next, self._version))
             self._next += self._stride
 
     def _take(self, network: PolicyValueNetwork) -> None:
@@ -144,7 +144,7 @@ class TaskWorkers:
                 "next": self._next,
                 "due": self._due,
                 "version": self._version,
-                "tasks": [list(task) for task in self._out.values()],
+                "tasks": [[task.number, task.version] for task in self._out.values()],
                 "weights": weights,
             }
         ]
@@ -157,8 +157,8 @@ class TaskWorkers:
         self._version = state["version"]
         for version, tensors in state["weights"].items():
             self._add_version(version, {name: tensor.numpy() for name, tensor in tensors.items()})
-        for task in state["tasks"]:
-            self._hand_out(Task(*task))
+        for number, version in state["tasks"]:
+            self._hand_out(Task(number, version))
 
     def close(self) -> None:
         self._pool.close()

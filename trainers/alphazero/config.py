@@ -45,10 +45,6 @@ class SelfPlayConfig:
     """Share of games that begin with random plies."""
     opening_plies: int = 40
     """The most random plies that a game begins with; their number is uniform up to here."""
-    endings_first: float = 0.5
-    """Share of the run after which games may begin anywhere. Until then every game begins with
-    random plies, at first with the most, then with ever fewer: what a position is worth can be
-    learnt once it is known what its successors are worth. 0: games begin anywhere at once."""
     temperature_plies: int = 15
     """PUCT: plies drawn at the search's temperature; later ones play the most visited action."""
     precision: str = "auto"
@@ -127,12 +123,13 @@ class ReplayConfig:
 class LearnerConfig:
     """How the network learns."""
 
-    batch: int = 2048
+    batch: int = 1024
     """Samples of a step."""
     accumulate: int = 1
     """Parts that a batch is split into, for small memories."""
-    reuse: float = 4.0
-    """How often each sample is learnt from on average: balances learner and self-play."""
+    reuse: float = 1.5
+    """How often each sample is learnt from on average: balances learner and self-play. Values of
+    single games are noisy, and learning them more than once or twice learns the noise."""
     learning_rate: float = 8e-3
     """At its highest, after the warm-up."""
     matrix_rate: float = 0.01
@@ -258,7 +255,6 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "selfplay.quick_simulations": (1, 10**6),
     "selfplay.opening_share": (0, 1),
     "selfplay.opening_plies": (0, 1000),
-    "selfplay.endings_first": (0, 1),
     "selfplay.temperature_plies": (0, 10**6),
     "selfplay.resign": (0, 1),
     "selfplay.resign_share": (0, 1),

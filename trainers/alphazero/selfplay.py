@@ -10,7 +10,6 @@ is a handful of arrays, saved with the run, so that a resumed run plays on the s
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -79,7 +78,6 @@ class GameGroup:
         seed: int,
         first: int,
         stride: int,
-        progress: float = 0.0,
     ) -> None:
         """Games are numbered `first`, `first + stride`, ...: groups share no number."""
         self._rules = rules
@@ -91,8 +89,6 @@ class GameGroup:
         self._simulations = search.simulations
         self.games: list[Game] = []
         self.packed = np.empty(config.games, dtype=np.int64)
-        self.progress = progress
-        """The share of the run that is over; the caller's to set."""
         self.tally = Tally()
         for row in range(config.games):
             self.games.append(self._begin(row))
@@ -102,9 +98,9 @@ class GameGroup:
         self._next += self._stride
         config = self._config
         key = draw(draw(self._seed, number), OPENING_STREAM)
-        least, plies = fewest_plies(config, self.progress), 0
-        if least or draw(key, 0) < config.opening_share * (1 << 63):
-            plies = least + pick(draw(key, 1), config.opening_plies + 1 - least)
+        plies = 0
+        if draw(key, 0) < config.opening_share * (1 << 63):
+            plies = pick(draw(key, 1), config.opening_plies + 1)
         start = random_opening(self._rules.code, key, plies)
         self.packed[row] = start
         return Game(number, int(start))
@@ -212,13 +208,6 @@ def _cooled(result: SearchResult, cold: npt.NDArray[np.bool_]) -> Ints:
     most = result.legal[np.arange(len(best)), best].astype(np.int64)
     actions: Ints = np.where(cold, most, result.action)
     return actions
-
-
-def fewest_plies(config: SelfPlayConfig, progress: float) -> int:
-    """The random plies that every game begins with: see `endings_first`."""
-    if progress >= config.endings_first:
-        return 0
-    return math.ceil(config.opening_plies * (1 - progress / config.endings_first))
 
 
 @jit

@@ -32,8 +32,6 @@ class Task(NamedTuple):
 
     number: int
     version: int
-    progress: float
-    """The share of the run that was over when it was handed out."""
 
 
 class GameBatch(NamedTuple):
@@ -58,7 +56,7 @@ class Played(NamedTuple):
 class TaskGroup(GameGroup):
     """Plays the games of given numbers to their ends; the group shrinks when they run out."""
 
-    def __init__(self, config: AlphaZeroConfig, numbers: range, progress: float) -> None:
+    def __init__(self, config: AlphaZeroConfig, numbers: range) -> None:
         self._last = numbers[-1]
         at_once = min(config.cluster.at_once, len(numbers))
         super().__init__(
@@ -68,7 +66,6 @@ class TaskGroup(GameGroup):
             config.seed,
             numbers.start,
             numbers.step,
-            progress,
         )
 
     def _begin(self, row: int) -> Game:
@@ -95,7 +92,7 @@ def play_task(config: AlphaZeroConfig, task: Task, inference: Inference) -> Play
     size = config.cluster.games
     numbers = range(task.number * size, (task.number + 1) * size)
     halves = 2 if inference.evaluator.device.type == "cuda" and size > 1 else 1
-    groups = [TaskGroup(config, numbers[half::halves], task.progress) for half in range(halves)]
+    groups = [TaskGroup(config, numbers[half::halves]) for half in range(halves)]
     parts = drive_together([group.walk_to_the_end() for group in groups], inference.submit)
     tallies = [group.take_tally() for group in groups]
     tally = Tally(

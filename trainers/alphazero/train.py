@@ -147,6 +147,12 @@ class Trainer:
             + (f", {self.rank.count} processes" if self.rank.count > 1 else "")
             + (f"; {self.folder.path}" if self.rank.leads else "")
         )
+        if self.progress() >= 1:
+            metrics.message(
+                f"the budget is spent: {self.seconds / 60:.1f} minutes, {self.games:,} games, "
+                f"{self.learner.steps:,} steps so far; set a larger one to go on"
+            )
+            return
         while not self.halting and self.progress() < 1:
             self.cycle()
             if self._finished and self._steps:
@@ -173,7 +179,7 @@ class Trainer:
     def cycle(self) -> None:
         """Play with the weights of the last cycle, and learn from what it brought."""
         began = time.monotonic()
-        self.workers.begin(self.learner.playing, self.progress())
+        self.workers.begin(self.learner.playing)
         self.learn()
         finished = self.workers.finish()
         samples = samples_of(finished, self.config.targets, self.progress())

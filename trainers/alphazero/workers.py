@@ -34,11 +34,8 @@ Weights = dict[str, torch.Tensor]
 class Workers(Protocol):
     """Plays every group of games some plies on, while the caller does something else."""
 
-    def begin(self, network: PolicyValueNetwork, progress: float) -> None:
-        """Begin a round with these weights, which may change meanwhile.
-
-        `progress` is the share of the run that is over.
-        """
+    def begin(self, network: PolicyValueNetwork) -> None:
+        """Begin a round with these weights, which may change meanwhile."""
 
     def finish(self) -> list[Game]:
         """Wait for the round; returns the games that ended, by number."""
@@ -126,14 +123,9 @@ class Threads:
         self._pool = ThreadPoolExecutor(len(self._groups))
         self._playing: list[Future[list[Game]]] = []
 
-    def begin(self, network: PolicyValueNetwork, progress: float) -> None:
+    def begin(self, network: PolicyValueNetwork) -> None:
         self._evaluator.take(network)
-        self._tell(progress)
         self._playing = [self._pool.submit(self._play, group) for group in self._groups]
-
-    def _tell(self, progress: float) -> None:
-        for group in self._groups:
-            group.progress = progress
 
     def _play(self, group: GameGroup) -> list[Game]:
         alone = len(self._groups) == 1
@@ -174,9 +166,8 @@ class Pipelined(Threads):
             self._evaluator, background=not cuda, compiled=cuda and config.selfplay.compile
         )
 
-    def begin(self, network: PolicyValueNetwork, progress: float) -> None:
+    def begin(self, network: PolicyValueNetwork) -> None:
         self._inference.take(network)
-        self._tell(progress)
         self._playing = [self._pool.submit(self._play_all)]
 
     def _play_all(self) -> list[Game]:
@@ -206,9 +197,9 @@ class Processes:
             self._ends.append(mine)
             self._processes.append(process)
 
-    def begin(self, network: PolicyValueNetwork, progress: float) -> None:
+    def begin(self, network: PolicyValueNetwork) -> None:
         weights = {name: tensor.cpu().numpy() for name, tensor in network.state_dict().items()}
-        self._send("play", [(weights, progress)] * len(self._ends))
+        self._send("play", [weights] * len(self._ends))
 
     def finish(self) -> list[Game]:
         games: list[Game] = []
@@ -276,8 +267,7 @@ def _serve(config: AlphaZeroConfig, index: int, rank: Rank, end: Connection) -> 
             return
         try:
             if task == "play":
-                weights, group.progress = content
-                evaluator.load(weights)
+                evaluator.load(content)
                 games = play_plies(group, evaluator, config.selfplay.plies_per_cycle)
                 answer: Any = (games, group.take_tally())
             elif task == "state":
