@@ -9,8 +9,7 @@ import torch
 from pylos_env import Rules, kernel
 from pylos_env.testing import random_game
 from trainers import network as networks
-from trainers import players
-from trainers.evaluator import Evaluator
+from trainers.evaluator import Evaluator, write_observations
 from trainers.inference import Inference
 from trainers.network import NetworkConfig, PolicyValueNetwork, build
 from trainers.pattern_kernel import PatternKernel, can_run
@@ -112,7 +111,8 @@ def test_other_networks_are_left_to_torch() -> None:
     assert not can_run(NetworkConfig("patterns"))
     assert not can_run(NetworkConfig("patterns", gated=True, value_head="wdl"))
     rules = Rules.of("advanced")
-    assert Evaluator(network(rules), rules, CPU, torch.bfloat16).kernel is None
+    evaluator = Evaluator(network(rules), rules, CPU, torch.bfloat16)
+    assert not isinstance(evaluator.kernel, PatternKernel)
 
 
 def test_learning_sees_the_network_that_plays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_learning_sees_the_network_that_plays(monkeypatch: pytest.MonkeyPatch) -
     net = network(rules)
     packed = positions(rules, games=3)
     seen = np.empty((len(packed), 33), dtype=np.float32)
-    players.write_observations(packed, rules.code, False, seen)
+    write_observations(packed, rules.code, False, seen)
     flat = torch.from_numpy(seen)
     found = []
     for by_kernel in (True, False):

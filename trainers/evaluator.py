@@ -52,8 +52,10 @@ class Evaluator:
             self.kernel = LegalOnly(self)
 
     def __call__(self, packed: Ints) -> tuple[Floats, Floats]:
-        if self.kernel is not None:
-            return self.kernel(packed)
+        return self.full(packed) if self.kernel is None else self.kernel(packed)
+
+    def full(self, packed: Ints) -> tuple[Floats, Floats]:
+        """The same by the network's own layers: logits of all actions, legal or not."""
         shown, symmetries = self.shown(packed)
         logits, values = self.ask(shown)
         if self.canonical:

@@ -116,7 +116,7 @@ def compare(data: bytes, evaluator: Evaluator, positions: int, seed: int) -> Dif
     observer = Observer(evaluator.network.config.observation, evaluator.rules)
     seen = [Position(p, evaluator.rules) for p in packed.tolist()]
     observations = np.stack([observer.observe(each.packed, each.side) for each in seen])
-    expected = evaluator(packed)
+    expected = evaluator.full(packed)
     together = session.run(["logits", "value"], {INPUT: observations})
     alone = session.run(["logits", "value"], {INPUT: observations[:1]})
     worst = []
