@@ -111,8 +111,17 @@ class Page:
             f"(({{x, y}}) => pylos.board3d.pick({{clientX: x, clientY: y}}) === {cell})"
             f"(pylos.board3d.screenPoint({cell}))"
         )
-        point = self.ask(f"pylos.board3d.screenPoint({cell})")
+        point = self.resting_point(cell)
         self.page.mouse.click(point["x"], point["y"])
+
+    def resting_point(self, cell: int) -> dict[str, float]:
+        """Where a cell is drawn once the board no longer turns: a click would miss it before."""
+        point = self.ask(f"pylos.board3d.screenPoint({cell})")
+        while True:
+            self.page.wait_for_timeout(50)
+            before, point = point, self.ask(f"pylos.board3d.screenPoint({cell})")
+            if abs(point["x"] - before["x"]) + abs(point["y"] - before["y"]) < 0.5:
+                return dict(point)
 
     # By keyboard, in 2D
 
