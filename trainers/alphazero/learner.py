@@ -18,6 +18,7 @@ from torch.distributed import all_reduce
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
+from pylos_env.errors import PylosError
 from trainers.alphazero.config import LearnerConfig
 from trainers.alphazero.policy_loss import policy_loss
 from trainers.alphazero.replay import Batch
@@ -256,6 +257,11 @@ class Learner:
     def set_state(self, state: dict[str, Any]) -> None:
         self.network.load_state_dict(state["network"])
         self.playing.load_state_dict(state["playing"])
+        if len(state.get("optimisers", ())) != len(self.optimisers):
+            raise PylosError(
+                "the run was saved with other optimisers: learner.matrix_rate says which, and "
+                "versions before it existed cannot be resumed"
+            )
         for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
             fused = optimiser.defaults.get("fused")
             optimiser.load_state_dict(saved)
