@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -86,16 +88,24 @@ def test_patterns_are_numbered_by_what_stands_on_their_cells() -> None:
     net = build(NetworkConfig("patterns", width=8), Rules.of("advanced"))
     first = net.body[0]  # type: ignore[index]
     assert isinstance(first, Patterns)
-    assert first.table.num_embeddings == 14 * 3**5 + 8 * 3**4 + 6 * 3**3
+    of_square = 3**4 + 2 * 2**4  # there is something on top only where all four below are taken
+    assert first.table.num_embeddings == 14 * of_square + 8 * 3**4 + 6 * 3**3
     asked: list[torch.Tensor] = []
     first.table.register_forward_pre_hook(lambda _, inputs: asked.append(inputs[0]))
     batch = observations("patterns", Rules.of("advanced"))
     first(batch)
     squares = [[0, 1, 4, 5, 16], [1, 2, 5, 6, 17], [2, 3, 6, 7, 18]]  # the first three of them
+    looks = [
+        (*below, top)
+        for top in (-1, 0, 1)
+        for below in itertools.product((-1, 0, 1), repeat=4)
+        if top == 0 or 0 not in below
+    ]
+    looks.sort(key=lambda spheres: spheres[::-1])  # the first cell is the lowest digit
     for row, flat in enumerate(batch[:, :30].int().tolist()):
         for number, cells in enumerate(squares):
-            expected = sum((flat[cell] + 1) * 3**power for power, cell in enumerate(cells))
-            assert asked[0][row, number] == expected + number * 3**5
+            expected = looks.index(tuple(flat[cell] for cell in cells)) + number * of_square
+            assert asked[0][row, number] == expected
     assert asked[0].max() < first.table.num_embeddings
 
 

@@ -39,6 +39,7 @@ from trainers.pattern_rows import (
     cells_of,
     make_board,
     pattern_cells,
+    pattern_rows,
     rows_seen,
 )
 
@@ -168,8 +169,9 @@ class SplitCells(nn.Module):
 class Patterns(nn.Module):
     """Looks every square (with the cell on top of it) and every line up in a table of its own.
 
-    Whether a cell is empty, own or the other's gives a pattern one of 3^cells numbers, and the rows
-    of those numbers are added up: all that a square can look like is told apart by the first layer.
+    Whether a cell is empty, own or the other's gives a pattern one of 3^cells numbers, and each
+    that can be has a row. The rows are added up: all that a square can look like is told apart by
+    the first layer.
     Beside that stand the cells themselves, the spheres that are free, the cells that would carry
     one, and those of them that would complete a formation of either side. With `counts` another
     table knows the number of spheres of both sides: whose tempo it is decides many endings.
@@ -177,6 +179,7 @@ class Patterns(nn.Module):
 
     powers: Tensor
     begins: Tensor
+    numbered: Tensor
     supports: Tensor
     needed: Tensor
     formations: Tensor
@@ -189,7 +192,7 @@ class Patterns(nn.Module):
         for number, cells in enumerate(patterns):
             for power, cell in enumerate(cells):
                 powers[cell, number] = 3**power
-        sizes = [3 ** len(cells) for cells in patterns]
+        begins, numbered, num_rows = pattern_rows()
         supports = torch.zeros(NUM_CELLS, NUM_CELLS)  # [below, above]
         for above in range(NUM_CELLS):
             supports[cells_of(SUPPORTS[above]), above] = 1
@@ -199,12 +202,13 @@ class Patterns(nn.Module):
             formations[cells_of(mask), number] = 1
         # none of these is saved: they follow from the board
         self.register_buffer("powers", powers, persistent=False)
-        self.register_buffer("begins", torch.tensor([0, *sizes[:-1]]).cumsum(0), persistent=False)
+        self.register_buffer("begins", torch.from_numpy(begins), persistent=False)
+        self.register_buffer("numbered", torch.from_numpy(numbered), persistent=False)
         self.register_buffer("supports", supports, persistent=False)
         self.register_buffer("needed", supports.sum(dim=0), persistent=False)
         self.register_buffer("formations", formations, persistent=False)
         self.register_buffer("nearly", formations.sum(dim=0) - 1, persistent=False)
-        self.table = Table(sum(sizes), width, mode="sum")
+        self.table = Table(num_rows, width, mode="sum")
         nn.init.normal_(self.table.weight, std=0.5 / len(patterns) ** 0.5)
         self.cells = nn.Linear(inputs + 6 * NUM_CELLS, width)
         self.counts = Table(NUM_COUNTS, width, mode="sum") if counts else None
@@ -239,7 +243,7 @@ class Patterns(nn.Module):
         open_cells = (1 - taken) * (taken @ self.supports == self.needed)
         threats = (self._completing(own) * open_cells, self._completing(other) * open_cells)
         seen_cells = (own, other, own * free, other * free, open_cells, *threats)
-        looked_up: Tensor = self.table(numbers.long() + self.begins)
+        looked_up: Tensor = self.table(self.numbered[numbers.long() + self.begins])
         seen: Tensor = self.cells(torch.cat((*seen_cells, flat[:, NUM_CELLS:]), dim=1))
         if self.counts is None:
             return looked_up + seen
