@@ -73,6 +73,7 @@ TRAINER_ROOMS = [
     "search.tree",
     "search.roots",
     "search.batched",
+    "search.memory",
     "search.pipeline",
     "search.single",
     "search",

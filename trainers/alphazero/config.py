@@ -47,6 +47,9 @@ class SelfPlayConfig:
     """The most random plies that a game begins with; their number is uniform up to here."""
     temperature_plies: int = 15
     """PUCT: plies drawn at the search's temperature; later ones play the most visited action."""
+    memory: int = 65_536
+    """Positions whose evaluations each group keeps for as long as the weights stay the same; most
+    are met several times. 0: none."""
     precision: str = "auto"
     """Of the network that plays: auto (what the device does fastest), float32 or bfloat16."""
     resign: float = 0.95
@@ -258,6 +261,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "selfplay.temperature_plies": (0, 10**6),
     "selfplay.resign": (0, 1),
     "selfplay.resign_share": (0, 1),
+    "selfplay.memory": (0, 2**26),
     "selfplay.max_plies": (1, 10**6),
     "cluster.workers": (0, 10**6),
     "cluster.cpus": (1, 1024),

@@ -22,7 +22,16 @@ from pylos_env._jit import jit
 from pylos_env.kernel import draw, is_over, pick, play, random_action, side_of
 from pylos_env.rules import Rules
 from trainers.alphazero.config import SelfPlayConfig
-from trainers.search import Evaluate, Search, SearchConfig, SearchResult, Walk, drive
+from trainers.search import (
+    Evaluate,
+    Memory,
+    Search,
+    SearchConfig,
+    SearchResult,
+    Walk,
+    drive,
+    remembered,
+)
 from trainers.search.tree import Ints
 
 # streams of chance within one game
@@ -78,8 +87,12 @@ class GameGroup:
         seed: int,
         first: int,
         stride: int,
+        canonical: bool = False,
     ) -> None:
-        """Games are numbered `first`, `first + stride`, ...: groups share no number."""
+        """Games are numbered `first`, `first + stride`, ...: groups share no number.
+
+        `canonical`: the network is, so that a position's images need not be asked for.
+        """
         self._rules = rules
         self._config = config
         self._seed = seed
@@ -87,6 +100,7 @@ class GameGroup:
         self._stride = stride
         self._search = Search(rules, search, config.games)
         self._simulations = search.simulations
+        self._memory = Memory(rules, canonical, config.memory) if config.memory else None
         self.games: list[Game] = []
         self.packed = np.empty(config.games, dtype=np.int64)
         self.tally = Tally()
@@ -111,6 +125,15 @@ class GameGroup:
 
     def walk(self) -> Walk[list[Game]]:
         """The same ply, for a caller who brings the network's answers when they are there."""
+        walk = self._walk()
+        return walk if self._memory is None else remembered(walk, self._memory)
+
+    def forget(self) -> None:
+        """The network has changed."""
+        if self._memory is not None:
+            self._memory.forget()
+
+    def _walk(self) -> Walk[list[Game]]:
         began = time.perf_counter()
         config, games = self._config, self.games
         plies = np.array([len(game.actions) for game in games], dtype=np.int64)

@@ -66,6 +66,7 @@ class TaskGroup(GameGroup):
             config.seed,
             numbers.start,
             numbers.step,
+            config.network.canonical,
         )
 
     def _begin(self, row: int) -> Game:

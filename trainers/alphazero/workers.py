@@ -76,6 +76,7 @@ def make_group(config: AlphaZeroConfig, index: int, rank: Rank = ALONE) -> GameG
         config.seed,
         rank.index * groups + index,
         rank.count * groups,
+        config.network.canonical,
     )
 
 
@@ -91,6 +92,8 @@ def make_evaluator(config: AlphaZeroConfig, device: torch.device) -> Evaluator:
 
 
 def walk_plies(group: GameGroup, plies: int) -> Walk[list[Game]]:
+    """A round with new weights."""
+    group.forget()
     finished: list[Game] = []
     for _ in range(plies):
         finished += yield from group.walk()

@@ -1,12 +1,14 @@
 """Tree search, of many games at once or of one at its board; the evaluator is passed in."""
 
 from trainers.search.batched import Evaluate, Search, SearchConfig, SearchResult, Walk, drive
+from trainers.search.memory import Memory, remembered
 from trainers.search.pipeline import Pending, drive_together
 from trainers.search.single import GameSearch
 
 __all__ = [
     "Evaluate",
     "GameSearch",
+    "Memory",
     "Pending",
     "Search",
     "SearchConfig",
@@ -14,4 +16,5 @@ __all__ = [
     "Walk",
     "drive",
     "drive_together",
+    "remembered",
 ]
