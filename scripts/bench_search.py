@@ -56,7 +56,7 @@ CONFIG = SearchConfig(
     simulations=SIMULATIONS, gumbel_scale=0.0, c_puct=C_PUCT, max_considered=MAX_CONSIDERED
 )
 CPU = torch.device("cpu")
-PARTS = {"_select": "select", "_grow": "expand", "_back_up": "back up"}
+PARTS = {"_select": "select", "_grow": "expand and back up"}
 
 
 def network(layers: tuple[int, ...]) -> PolicyValueNetwork:

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
+from torch.nn import functional
 
 from pylos_env import kernel
-from pylos_env._jit import jit
+from pylos_env._jit import jit, jit_sums
 from pylos_env.geometry import ACTION_SYMMETRIES
 from pylos_env.kernel import NUM_ACTIONS
 from pylos_env.observation import Observer
@@ -110,7 +111,8 @@ class Evaluator:
 class LegalOnly:
     """An evaluator's network on a CPU, its linear policy head asked for legal actions only.
 
-    A position has some seven of them among 303; the logits of all others are 0.
+    A position has some seven of them among 303; the logits of all others are 0. A linear value head
+    is a kernel's work too.
     """
 
     def __init__(self, evaluator: Evaluator) -> None:
@@ -121,13 +123,17 @@ class LegalOnly:
         evaluator, network = self._evaluator, self._evaluator.network
         shown, symmetries = evaluator.shown(packed)
         with torch.inference_mode():
-            features = network.body(evaluator.observed(shown))
-            values = network.valued(features).value
-        seen = features.float().numpy()
+            features = _features(network.body, evaluator.observed(shown))
+            seen = features.float().numpy()
+            if self._value is None:
+                values = network.valued(features).value[: len(packed)].float().numpy()
+            else:
+                values = np.empty(len(packed), dtype=np.float32)
+                write_values(seen, *self._value, values)
         logits = np.zeros((len(packed), NUM_ACTIONS), dtype=np.float32)
         code, images = evaluator.rules.code, ACTION_SYMMETRIES
         write_legal_logits(packed, code, symmetries, images, seen, self._weight, self._bias, logits)
-        return logits, values[: len(packed)].float().numpy()
+        return logits, values
 
     @torch.no_grad()
     def take(self, network: PolicyValueNetwork) -> None:
@@ -136,6 +142,36 @@ class LegalOnly:
         assert isinstance(head, nn.Linear)
         self._weight: Floats = head.weight.float().numpy().copy()  # [303, features]
         self._bias: Floats = head.bias.float().numpy().copy()  # [303]
+        self._value: tuple[Floats, float] | None = None
+        if isinstance(network.value, nn.Linear) and network.config.value_head == "scalar":
+            weight = network.value.weight.float().numpy().ravel().copy()
+            self._value = weight, float(network.value.bias)
+
+
+def _features(body: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+    """What a body makes of a batch, which may be overwritten."""
+    if not isinstance(body, nn.Sequential):
+        made: torch.Tensor = body(batch)
+        return made
+    for layer in body:
+        if isinstance(layer, nn.ReLU):
+            batch.relu_()
+        elif isinstance(layer, nn.Linear):  # without the cost of calling a module
+            batch = functional.linear(batch, layer.weight, layer.bias)
+        else:
+            batch = layer(batch)
+    return batch
+
+
+@jit_sums
+def write_values(features: Floats, weight: Floats, bias: float, values: Floats) -> None:
+    """What a linear value head says of features [at least the values, width]."""
+    for row in range(len(values)):
+        seen = features[row]
+        worth = np.float32(bias)
+        for column in range(len(weight)):
+            worth += seen[column] * weight[column]
+        values[row] = np.tanh(worth)
 
 
 @jit

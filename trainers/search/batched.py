@@ -182,8 +182,9 @@ class Search:
             if count:
                 rows = self._rows[:count]
                 logits, values = yield trees.packed[rows, leaves.node[rows]]
-                check_finite(_grow(trees, leaves, self.rules.code, rows, logits, values))
-            _back_up(trees, leaves, games)
+            else:
+                logits, values = logits[:0], values[:0]
+            check_finite(_grow(trees, leaves, self.rules.code, games, logits, values))
         return result_of(trees, keys, config, self._noise if gumbel else None)
 
 
@@ -331,26 +332,27 @@ def _select(
 
 @jit
 def _grow(
-    trees: Trees, leaves: Leaves, rules: int, rows: Ints, logits: Floats, values: Floats
+    trees: Trees, leaves: Leaves, rules: int, num_games: int, logits: Floats, values: Floats
 ) -> bool:
-    """Give every new leaf its value and edges; returns whether all numbers are finite."""
+    """Give every new leaf its value and edges, and carry all leaves' values to their roots.
+
+    The answers are in the order of the games that asked. Returns whether all are finite.
+    """
     finite = True
     legal = np.empty(MAX_LEGAL, dtype=np.int64)
-    for row in range(len(rows)):
-        game = rows[row]
-        node = leaves.node[game]
-        trees.value[game, node] = values[row]
-        leaves.value[game] = values[row]
-        finite &= tree.expand(trees, game, node, rules, logits[row], legal)
-        finite &= np.isfinite(values[row])
-    return finite
-
-
-@jit
-def _back_up(trees: Trees, leaves: Leaves, num_games: int) -> None:
+    row = 0
     for game in range(num_games):
-        if leaves.kind[game] != NO_LEAF:
-            tree.back_up(trees, game, leaves.node[game], leaves.value[game])
+        if leaves.kind[game] == NO_LEAF:
+            continue
+        node = leaves.node[game]
+        if leaves.kind[game] == LEAF_TO_EVALUATE:
+            trees.value[game, node] = values[row]
+            leaves.value[game] = values[row]
+            finite &= tree.expand(trees, game, node, rules, logits[row], legal)
+            finite &= np.isfinite(values[row])
+            row += 1
+        tree.back_up(trees, game, node, leaves.value[game])
+    return finite
 
 
 @jit

@@ -33,6 +33,7 @@ from trainers.search.tree import (
 GUMBEL_STREAM: Final = 1
 DIRICHLET_STREAM: Final = 2
 ACTION_STREAM: Final = 3
+NO_EDGE: Final = -1
 
 
 def halving_schedule(num_considered: int, simulations: int) -> list[int]:
@@ -181,17 +182,41 @@ def gumbel_edge(
     Where none has so many (others were proven and left the race), the visits do not count; edges
     proven to lose come last.
     """
+    first = trees.first_edge[game, ROOT]
+    last = first + trees.num_edges[game, ROOT]
+    most = 0
+    for edge in range(first, last):
+        most = max(most, trees.edge_visits[game, edge])
+    scale = (c_visit + most) * c_scale
+    best, best_score = NO_EDGE, np.float32(0)
+    for edge in range(first, last):
+        proven = trees.edge_proven[game, edge]
+        if trees.edge_visits[game, edge] != visits or proven == PROVEN_LOSS:
+            continue
+        # unvisited ones are all worth the same, whatever that is
+        worth = edge_worth(trees, game, edge, 0.0)
+        score = np.float32(trees.logit[game, edge] + scale * (worth + 1) / 2) + noise[edge - first]
+        if best == NO_EDGE or score > best_score:
+            best, best_score = edge, score
+    if best != NO_EDGE:
+        return int(best)
+    return _left_in_the_race(trees, game, noise, c_visit, c_scale, scores)
+
+
+@jit
+def _left_in_the_race(
+    trees: Trees, game: int, noise: Floats, c_visit: float, c_scale: float, scores: Floats
+) -> int:
+    """The root's edge with the best score; edges proven to lose come last."""
     write_improved(trees, game, c_visit, c_scale, scores)
     first = trees.first_edge[game, ROOT]
-    best, best_class, best_score = first, 3, np.float32(0)
+    best, best_loses, best_score = NO_EDGE, False, np.float32(0)
     for number in range(trees.num_edges[game, ROOT]):
-        edge = first + number
-        kind = 0 if trees.edge_visits[game, edge] == visits else 1
-        if trees.edge_proven[game, edge] == PROVEN_LOSS:
-            kind = 2
+        loses = trees.edge_proven[game, first + number] == PROVEN_LOSS
         score = scores[number] + noise[number]
-        if kind < best_class or (kind == best_class and score > best_score):
-            best, best_class, best_score = edge, kind, score
+        better = score > best_score if loses == best_loses else best_loses
+        if best == NO_EDGE or better:
+            best, best_loses, best_score = first + number, loses, score
     return int(best)
 
 
