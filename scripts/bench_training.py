@@ -49,7 +49,9 @@ def series(folder: Path, tag: str) -> list[tuple[int, float]]:
 
 
 def classic(folder: Path) -> dict[str, Any]:
-    seconds = run(folder, "experiment=classic", "evaluation.every_steps=1000000000")
+    """Its 2,000 games with all learning; the last checkpoint is hardly evaluated."""
+    evaluation = ("every_steps=1000000000", "games=2", "opponents=[random]", "oracle_every=0")
+    seconds = run(folder, "experiment=classic", *(f"evaluation.{part}" for part in evaluation))
     games = series(folder, "selfplay/games")[-1][1]
     rates = [value for _, value in series(folder, "perf/games_per_minute")]
     return {"games": games, "wall_seconds": seconds, "games_per_minute": sum(rates) / len(rates)}

@@ -219,7 +219,8 @@ def numbered(first: int, count: int) -> Samples:
     positions = [p for p in random_game(RULES, 3).positions() if p.legal_actions()]
     chosen = [positions[number % len(positions)] for number in range(first, first + count)]
     sizes = [len(p.legal_actions()) for p in chosen]
-    policies = [np.eye(size, dtype=np.float32)[number % size] for number, size in enumerate(sizes)]
+    ones = enumerate(sizes, first)
+    policies = [np.eye(size, dtype=np.float32)[number % size] for number, size in ones]
     return Samples(
         np.array([p.packed for p in chosen], dtype=np.int64),
         np.arange(first, first + count, dtype=np.float32),
@@ -236,6 +237,7 @@ def make_replay(**settings: float) -> Replay:
 
 def test_the_window_is_first_in_first_out_and_grows() -> None:
     replay = make_replay(capacity=500, start=100, growth=0.5)
+    everything = [numbered(number, 1) for number in range(1380)]
     total = 0
     for count in [30, 50, 90, 200, 10, 400, 300, 300]:
         replay.add(numbered(total, count))
@@ -244,6 +246,12 @@ def test_the_window_is_first_in_first_out_and_grows() -> None:
         kept = min(total, max(size, count))
         assert len(replay) == min(kept, total)
         assert replay.samples.value.tolist() == list(range(total - len(replay), total))
+        kept_ones, first = replay.samples, total - len(replay)
+        for row in range(len(replay)):  # positions and policies stay together
+            alone = everything[first + row]
+            begin, end = kept_ones.begin[row : row + 2]
+            assert kept_ones.packed[row] == alone.packed[0]
+            assert kept_ones.policy[begin:end].tolist() == alone.policy.tolist()
     assert replay.total == total
 
 

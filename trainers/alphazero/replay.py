@@ -51,16 +51,18 @@ class Replay:
         self._rules = rules
         self._observer = observer
         self.total = 0
-        self.samples = Samples(
-            np.empty(0, np.int64),
-            np.empty(0, np.float32),
-            np.empty(0, np.float32),
-            np.zeros(1, np.int64),
-            np.empty(0, np.uint16),
-        )
+        self._room = _room_for(0, 0)
+        self._first = self._last = 0  # of the window, in its room
 
     def __len__(self) -> int:
-        return self.samples.size
+        return self._last - self._first
+
+    @property
+    def samples(self) -> Samples:
+        """The window as it lies in its room: policies begin where `begin` says, not at 0."""
+        room, rows = self._room, slice(self._first, self._last)
+        begin = room.begin[self._first : self._last + 1]
+        return Samples(room.packed[rows], room.value[rows], room.weight[rows], begin, room.policy)
 
     def window(self) -> int:
         """How many samples are kept now."""
@@ -70,17 +72,39 @@ class Replay:
     def add(self, new: Samples) -> None:
         """Append samples and drop the oldest beyond the window."""
         self.total += new.size
-        old = self.samples
-        drop = min(old.size, max(0, old.size + new.size - self.window()))
-        first = old.begin[drop]
-        begin = np.concatenate([old.begin[drop:], old.begin[-1] + new.begin[1:]]) - first
-        self.samples = Samples(
-            np.concatenate([old.packed[drop:], new.packed]),
-            np.concatenate([old.value[drop:], new.value]),
-            np.concatenate([old.weight[drop:], new.weight]),
-            begin,
-            np.concatenate([old.policy[first:], new.policy]),
-        )
+        self._first += min(len(self), max(0, len(self) + new.size - self.window()))
+        room = self._room
+        full = self._last + new.size > len(room.packed)
+        if full or room.begin[self._last] + len(new.policy) > len(room.policy):
+            self._move(new)
+        self._append(new)
+
+    def _move(self, new: Samples) -> None:
+        """Take the window to a room in which it finds place once more beside new samples.
+
+        So each sample is copied once or twice in its life, however many rounds it stays.
+        """
+        window = self._own_window()
+        rows, policies = window.size + new.size, len(window.policy) + len(new.policy)
+        self._room = _room_for(2 * rows, 2 * policies)
+        self._first = self._last = 0
+        self._append(window)
+
+    def _append(self, new: Samples) -> None:
+        room, first, last = self._room, self._last, self._last + new.size
+        begin = room.begin[first]
+        room.packed[first:last] = new.packed
+        room.value[first:last] = new.value
+        room.weight[first:last] = new.weight
+        room.begin[first + 1 : last + 1] = begin + new.begin[1:]
+        room.policy[begin : begin + len(new.policy)] = new.policy
+        self._last = last
+
+    def _own_window(self) -> Samples:
+        """The window with no more policies than its own."""
+        samples = self.samples
+        first, last = samples.begin[0], samples.begin[-1]
+        return samples._replace(begin=samples.begin - first, policy=samples.policy[first:last])
 
     def draw(self, rng: np.random.Generator, size: int, view: View) -> Batch:
         """A batch with replacement, each sample under a symmetry of the board."""
@@ -119,13 +143,27 @@ class Replay:
 
     def state(self) -> dict[str, Any]:
         arrays = {
-            name: torch.from_numpy(array.copy()) for name, array in self.samples._asdict().items()
+            name: torch.from_numpy(array.copy())
+            for name, array in self._own_window()._asdict().items()
         }
         return {"total": self.total, **arrays}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.total = state["total"]
-        self.samples = Samples(*(state[name].numpy() for name in Samples._fields))
+        window = Samples(*(state[name].numpy() for name in Samples._fields))
+        self._room = _room_for(window.size, len(window.policy))
+        self._first = self._last = 0
+        self._append(window)
+
+
+def _room_for(samples: int, policies: int) -> Samples:
+    return Samples(
+        np.empty(samples, np.int64),
+        np.empty(samples, np.float32),
+        np.empty(samples, np.float32),
+        np.zeros(samples + 1, np.int64),
+        np.empty(policies, np.uint16),
+    )
 
 
 @jit
