@@ -19,12 +19,24 @@ class Recent:
     seconds: float = 1e-9
     moves: float = 0
     simulations: float = 0
+    asked: float = 0
+    known: float = 0
 
-    def add(self, games: int, seconds: float, moves: float, simulations: float) -> None:
+    def add(
+        self,
+        games: int,
+        seconds: float,
+        moves: float,
+        simulations: float,
+        asked: float,
+        known: float,
+    ) -> None:
         self.games += games
         self.seconds += seconds
         self.moves += moves
         self.simulations += simulations
+        self.asked += asked
+        self.known += known
 
 
 def figures_of(found: Evaluation) -> dict[str, float]:

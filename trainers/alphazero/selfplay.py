@@ -74,6 +74,10 @@ class Tally:
     moves: int = 0
     simulations: int = 0
     seconds: float = 0.0
+    asked: int = 0
+    """Positions whose evaluation the searches asked for."""
+    known: int = 0
+    """Those that the memory had."""
 
 
 class GameGroup:
@@ -188,6 +192,8 @@ class GameGroup:
 
     def take_tally(self) -> Tally:
         tally, self.tally = self.tally, Tally()
+        if self._memory is not None:
+            tally.asked, tally.known = self._memory.take_counts()
         return tally
 
     # A resumed run goes on with the same games

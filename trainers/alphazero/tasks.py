@@ -100,6 +100,8 @@ def play_task(config: AlphaZeroConfig, task: Task, inference: Inference) -> Play
         sum(tally.moves for tally in tallies),
         sum(tally.simulations for tally in tallies),
         max(tally.seconds for tally in tallies),
+        sum(tally.asked for tally in tallies),
+        sum(tally.known for tally in tallies),
     )
     games = sorted((game for part in parts for game in part), key=lambda game: game.number)
     return Played(pack(games), tally)

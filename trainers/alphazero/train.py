@@ -199,17 +199,19 @@ class Trainer:
                 seconds if leads else 0.0,
                 sum(tally.moves for tally in tallies),
                 sum(tally.simulations for tally in tallies),
+                sum(tally.asked for tally in tallies),
+                sum(tally.known for tally in tallies),
                 len(self.replay) == 0,
                 self.stopped.is_set(),
             ]
         )
         games, samples, self.samples = (int(total) for total in totals[:3])
-        seconds, moves, simulations, empty, stopped = totals[3:]
+        seconds, moves, simulations, asked, known, empty, stopped = totals[3:]
         self.games += games
         if self.samples >= self.config.replay.start and not empty:
             self.owed += samples * self.config.learner.reuse
         self.seconds += seconds
-        self._recent.add(games, seconds, moves, simulations)
+        self._recent.add(games, seconds, moves, simulations, asked, known)
         self._halting = stopped > 0
 
     def learn(self) -> None:
@@ -442,6 +444,8 @@ class Trainer:
             "perf/minutes_left": self.seconds / 60 * (1 - progress) / max(progress, 1e-9),
             **self.workers.figures(),
         }
+        if recent.asked:
+            figures["perf/known_share"] = recent.known / recent.asked
         if decided:
             figures["selfplay/first_player_score"] = 1 - mean([float(w) for w in decided])
         self._steps, self._finished = [], games[-1:]

@@ -210,10 +210,10 @@ TAGS: Final[Mapping[str, Tag]] = MappingProxyType(
         "perf/games_per_minute": Tag(
             "games finished, over the whole loop", "per minute", ("Speed", "Games per minute")
         ),
-        "perf/network_share": Tag(
-            "part of self-play's time spent inside the network",
+        "perf/known_share": Tag(
+            "positions of self-play's searches whose evaluation was known already",
             "share",
-            ("Speed", "Time inside the network"),
+            ("Speed", "Evaluations known already"),
         ),
         "perf/progress": Tag("part of the run's budget that is used up", "share"),
         "perf/minutes_left": Tag("time until the budget is used up, as estimated", "minutes"),

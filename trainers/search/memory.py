@@ -69,13 +69,16 @@ class Memory:
             np.empty(slots, dtype=np.float32),
         )
         self._questions = 0
-        self.asked = 0
-        """Positions that were asked for so far."""
-        self.known = 0
-        """Those among them that were known, or asked for twice in one question."""
+        self._asked = self._known = 0
 
     def forget(self) -> None:
         self._shelf.positions.fill(EMPTY)
+
+    def take_counts(self) -> tuple[int, int]:
+        """Positions asked for since the last time, and those among them that were known."""
+        counts = self._asked, self._known
+        self._asked = self._known = 0
+        return counts
 
     def look_up(self, packed: Ints) -> tuple[Question, Ints]:
         """What is known of positions, and those to ask the evaluator for; then `complete` it."""
@@ -85,8 +88,8 @@ class Memory:
         unknown = _look_up(
             packed, self._rules, self._canonical, self._shelf, self._questions, question
         )
-        self.asked += count
-        self.known += count - unknown
+        self._asked += count
+        self._known += count - unknown
         return question, question.passed_on[:unknown]
 
     def complete(self, question: Question, logits: Floats, values: Floats) -> tuple[Floats, Floats]:
