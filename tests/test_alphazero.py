@@ -68,7 +68,12 @@ def tiny(folder: Path, **changes: object) -> AlphaZeroConfig:
         network=NetworkConfig(width=16, blocks=1),
         search=SearchConfig(simulations=6),
         selfplay=SelfPlayConfig(
-            games=8, backend="threads", quick_simulations=3, plies_per_cycle=6, full_share=0.5
+            games=8,
+            backend="threads",
+            quick_simulations=3,
+            plies_per_cycle=6,
+            full_share=0.5,
+            memory=64,  # too small for a round: what it drops must not depend on the past
         ),
         replay=ReplayConfig(start=60, capacity=2000),
         learner=LearnerConfig(batch=32, warmup=3, reuse=3.0),
@@ -309,14 +314,20 @@ def test_greedy_rules_refuse_symmetries(tmp_path: Path) -> None:
 
 
 def test_a_replay_survives_its_state() -> None:
-    replay = make_replay()
-    replay.add(numbered(0, 40))
-    again = make_replay()
-    again.set_state(replay.state())
-    again.add(numbered(40, 5))
-    replay.add(numbered(40, 5))
-    for mine, theirs in zip(again.samples, replay.samples, strict=True):
-        assert np.array_equal(mine, theirs)
+    """Wherever the window lies in its room when it is saved."""
+    replay = make_replay(capacity=50, start=50)
+    for first in range(0, 200, 20):
+        replay.add(numbered(first, 20))
+        again = make_replay(capacity=50, start=50)
+        again.set_state(replay.state())
+        again.add(numbered(first + 20, 20))
+        longer = make_replay(capacity=50, start=50)
+        for begin in range(0, first + 40, 20):
+            longer.add(numbered(begin, 20))
+        for mine, theirs in zip(again.samples, longer.samples, strict=True):
+            assert np.array_equal(mine, theirs)
+        batches = [r.draw(np.random.default_rng(0), 16, "random") for r in (again, longer)]
+        assert all(torch.equal(*pair) for pair in zip(*batches, strict=True))
 
 
 # Learner
@@ -679,6 +690,13 @@ def test_a_run_of_other_rules_is_not_resumed(tmp_path: Path) -> None:
     run_quietly(tiny(tmp_path))
     config = tiny(tmp_path, rules="mature", run="", resume=str(tmp_path))
     with pytest.raises(CheckpointError, match=r"'advanced'.*'mature'"):
+        train(config)
+
+
+def test_a_run_with_a_network_of_another_make_is_not_resumed(tmp_path: Path) -> None:
+    run_quietly(tiny(tmp_path))
+    config = tiny(tmp_path, run="", resume=str(tmp_path), network=NetworkConfig(width=24, blocks=1))
+    with pytest.raises(PylosError, match="a network of another make"):
         train(config)
 
 

@@ -11,15 +11,17 @@ from pylos_env import Position, PylosError, Rules, kernel
 from pylos_env.oracle.labels import load_labels
 from trainers.alphazero.config import SelfPlayConfig
 from trainers.alphazero.selfplay import GameGroup
+from trainers.alphazero.workers import play_plies
 from trainers.evaluator import Evaluator, write_canonical
 from trainers.network import NetworkConfig, build
-from trainers.search import Memory, Search, SearchConfig, SearchResult, drive, remembered
+from trainers.search import Evaluate, Memory, Search, SearchConfig, SearchResult, drive, remembered
 from trainers.search.memory import MOST_KEPT
 
 RULES = Rules.of("advanced")
 LARGE = 1 << 17
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
+NOTHING = np.empty((0, kernel.NUM_ACTIONS), dtype=np.float32), np.empty(0, dtype=np.float32)
 
 
 class Asked:
@@ -41,7 +43,7 @@ def labelled(count: int) -> Ints:
 
 
 def search(
-    packed: Ints, evaluate: Asked, memory: Memory | None = None, simulations: int = 24
+    packed: Ints, evaluate: Evaluate, memory: Memory | None = None, simulations: int = 24
 ) -> SearchResult:
     walk = Search(RULES, SearchConfig(simulations=simulations), len(packed)).walk(
         packed, np.arange(len(packed))
@@ -98,8 +100,8 @@ def test_answers_are_turned_back() -> None:
     evaluate, memory = Asked(), Memory(RULES, True, LARGE)
     for positions in (packed, images):
         question, unknown = memory.look_up(positions)
-        answer = evaluate(unknown) if len(unknown) else (np.empty((0, 303), np.float32),) * 2
-        logits, values = memory.complete(question, answer[0], answer[1].reshape(-1)[: len(unknown)])
+        answer = evaluate(unknown) if len(unknown) else NOTHING
+        logits, values = memory.complete(question, *answer)
         expected = evaluate(positions)
         np.testing.assert_allclose(logits, expected[0], atol=1e-5)
         np.testing.assert_allclose(values, expected[1], atol=1e-5)
@@ -122,21 +124,68 @@ def test_positions_with_very_many_actions_are_answered_all_the_same() -> None:
 
 
 def test_self_play_forgets_with_new_weights() -> None:
-    config = SelfPlayConfig(games=4, memory=LARGE)
-    group = GameGroup(RULES, SearchConfig(simulations=4), config, 0, 0, 1, canonical=True)
-    start, evaluate = group.state(), Asked()
-    counts = []
-    for _ in range(2):
-        group.set_state(start)
-        group.step(evaluate)
-        counts.append(len(evaluate.positions))
-    group.forget()
-    group.set_state(start)
-    group.step(evaluate)
-    assert counts[1] == counts[0]
-    assert len(evaluate.positions) == 2 * counts[0]
+    """Two rounds with two networks: the same games as without a memory."""
+    config = NetworkConfig("patterns", width=8, blocks=1, canonical=True, gated=True)
+    played = []
+    for memory in (0, LARGE):
+        settings = SelfPlayConfig(games=8, memory=memory)
+        group = GameGroup(RULES, SearchConfig(simulations=8), settings, 0, 0, 1, canonical=True)
+        for seed in (0, 1):
+            torch.manual_seed(seed)
+            evaluator = Evaluator(build(config, RULES), RULES, torch.device("cpu"))
+            play_plies(group, evaluator, 6)
+        values = [[d.value for d in game.decisions] for game in group.games]
+        played.append((group.packed.tolist(), np.concatenate(values)))
+    assert played[0][0] == played[1][0]
+    np.testing.assert_allclose(played[0][1], played[1][1], atol=1e-5)
 
 
 def test_a_memory_of_nothing_is_refused() -> None:
-    with pytest.raises((PylosError, ValueError), match="size"):
+    with pytest.raises(ValueError, match="size"):
         Memory(RULES, True, 0)
+
+
+def test_a_memory_that_forgot_is_as_new() -> None:
+    """What it passes on does not depend on what was before: a resumed run plays the same games."""
+    packed, evaluate = labelled(1000), Asked()
+    old, new = Memory(RULES, True, 64), Memory(RULES, True, 64)
+    search(packed[500:], evaluate, old, simulations=8)
+    old.forget()
+    asked = []
+    for memory in (old, new):
+        before = len(evaluate.positions)
+        for begin in range(0, 500, 50):
+            search(packed[begin : begin + 50], evaluate, memory, simulations=8)
+        asked.append(evaluate.positions[before:])
+    assert asked[0] == asked[1]
+
+
+def test_half_an_answer_is_never_used() -> None:
+    memory, packed = Memory(RULES, True, LARGE), labelled(20)
+
+    def broken(packed: Ints) -> tuple[Floats, Floats]:
+        raise RuntimeError("no answer")
+
+    with pytest.raises(RuntimeError, match="no answer"):
+        search(packed, broken, memory)
+    with pytest.raises(PylosError, match="forget"):
+        search(packed, Asked(), memory)
+    memory.forget()
+    expected = search(packed, Asked())
+    assert (search(packed, Asked(), memory).action == expected.action).all()
+
+
+def test_numbers_that_are_none_are_noticed() -> None:
+    def diverged(packed: Ints) -> tuple[Floats, Floats]:
+        logits, values = Asked()(packed)
+        return logits * np.float32(np.nan), values
+
+    with pytest.raises(PylosError, match="not finite"):
+        search(labelled(4), diverged, Memory(RULES, True, LARGE))
+
+
+def test_rules_without_symmetry_have_no_images() -> None:
+    greedy = Rules.of("advanced greedy")
+    position = Position.parse("WB..W........B../........./..../. w 0")
+    packed = np.array([position.packed, kernel.symmetric(position.packed, 5)])
+    assert len(Memory(greedy, True, LARGE).look_up(packed)[1]) == 2

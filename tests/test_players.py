@@ -334,14 +334,17 @@ def test_a_canonical_network_does_not_turn_where_rules_are_not_symmetric() -> No
     assert np.array_equal(answers[0][0], answers[1][0])
 
 
+@pytest.mark.parametrize("head", ["scalar", "wdl"])
 @pytest.mark.parametrize("canonical", [False, True])
 @pytest.mark.parametrize("kind", ["mlp", "resmlp", "patterns"])
-def test_asking_for_legal_actions_only_changes_no_answer(kind: str, canonical: bool) -> None:
+def test_asking_for_legal_actions_only_changes_no_answer(
+    kind: str, canonical: bool, head: str
+) -> None:
     packed = load_labels(RULES).packed[:200]
     evaluators = []
     for seed in (0, 1):
         torch.manual_seed(seed)
-        config = NetworkConfig(kind, width=16, blocks=1, canonical=canonical)
+        config = NetworkConfig(kind, width=16, blocks=1, canonical=canonical, value_head=head)
         evaluators.append(Evaluator(build(config, RULES), RULES, torch.device("cpu")))
     first, second = evaluators
     first.take(second.network)  # both heads, not only the body, are the second's now

@@ -137,7 +137,7 @@ class LegalOnly:
 
     @torch.no_grad()
     def take(self, network: PolicyValueNetwork) -> None:
-        """Go on with another network's policy head."""
+        """Go on with another network's heads."""
         head = network.policy
         assert isinstance(head, nn.Linear)
         self._weight: Floats = head.weight.float().numpy().copy()  # [303, features]

@@ -38,8 +38,8 @@ from trainers.pattern_rows import (
     NUM_STATES,
     cells_of,
     make_board,
+    number_rows,
     pattern_cells,
-    pattern_rows,
     rows_seen,
 )
 
@@ -179,7 +179,7 @@ class Patterns(nn.Module):
 
     powers: Tensor
     begins: Tensor
-    numbered: Tensor
+    row_of: Tensor
     supports: Tensor
     needed: Tensor
     formations: Tensor
@@ -192,7 +192,7 @@ class Patterns(nn.Module):
         for number, cells in enumerate(patterns):
             for power, cell in enumerate(cells):
                 powers[cell, number] = 3**power
-        begins, numbered, num_rows = pattern_rows()
+        begins, row_of, num_rows = number_rows()
         supports = torch.zeros(NUM_CELLS, NUM_CELLS)  # [below, above]
         for above in range(NUM_CELLS):
             supports[cells_of(SUPPORTS[above]), above] = 1
@@ -203,7 +203,7 @@ class Patterns(nn.Module):
         # none of these is saved: they follow from the board
         self.register_buffer("powers", powers, persistent=False)
         self.register_buffer("begins", torch.from_numpy(begins), persistent=False)
-        self.register_buffer("numbered", torch.from_numpy(numbered), persistent=False)
+        self.register_buffer("row_of", torch.from_numpy(row_of), persistent=False)
         self.register_buffer("supports", supports, persistent=False)
         self.register_buffer("needed", supports.sum(dim=0), persistent=False)
         self.register_buffer("formations", formations, persistent=False)
@@ -243,7 +243,7 @@ class Patterns(nn.Module):
         open_cells = (1 - taken) * (taken @ self.supports == self.needed)
         threats = (self._completing(own) * open_cells, self._completing(other) * open_cells)
         seen_cells = (own, other, own * free, other * free, open_cells, *threats)
-        looked_up: Tensor = self.table(self.numbered[numbers.long() + self.begins])
+        looked_up: Tensor = self.table(self.row_of[numbers.long() + self.begins])
         seen: Tensor = self.cells(torch.cat((*seen_cells, flat[:, NUM_CELLS:]), dim=1))
         if self.counts is None:
             return looked_up + seen

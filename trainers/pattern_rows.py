@@ -40,8 +40,8 @@ class Board(NamedTuple):
     """Where the rows of the table begin, and what they are found by."""
 
     cells: npt.NDArray[np.int64]  # [patterns, 5]: NUM_CELLS stands for none
-    begins: npt.NDArray[np.int64]  # [patterns]: where the numbers of each pattern begin in `rows`
-    rows: npt.NDArray[np.int64]  # [numbers of all patterns]: the row of each
+    begins: npt.NDArray[np.int64]  # [patterns]: where the numbers of each pattern begin in `row_of`
+    row_of: npt.NDArray[np.int64]  # [numbers of all patterns]: the row of each
     formations: npt.NDArray[np.int64]  # [formations]: masks
     supports: npt.NDArray[np.int64]  # [cells]: masks of the cells below
     states: int  # the first row of the states of cells
@@ -59,7 +59,7 @@ def pattern_cells() -> list[list[int]]:
     return squares + [cells_of(line) for line in LINE_MASKS]
 
 
-def pattern_rows() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+def number_rows() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
     """Where each pattern's numbers begin, the row of every number, and how many rows there are.
 
     What stands on a pattern's cells (0: the other's, 1: nothing, 2: own) are the digits of its
@@ -68,8 +68,8 @@ def pattern_rows() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
     patterns = pattern_cells()
     sizes = np.array([3 ** len(members) for members in patterns])
     possible = np.concatenate([_possible(members) for members in patterns])
-    rows = np.where(possible, np.cumsum(possible) - 1, 0)
-    return np.cumsum(sizes) - sizes, rows, int(possible.sum())
+    row_of = np.where(possible, np.cumsum(possible) - 1, 0)
+    return np.cumsum(sizes) - sizes, row_of, int(possible.sum())
 
 
 def _possible(members: list[int]) -> npt.NDArray[np.bool_]:
@@ -88,12 +88,12 @@ def make_board() -> Board:
     cells = np.full((len(patterns), MOST_CELLS), NUM_CELLS, dtype=np.int64)
     for row, members in enumerate(patterns):
         cells[row, : len(members)] = members
-    begins, rows, states = pattern_rows()
+    begins, row_of, states = number_rows()
     counts = states + NUM_STATES * NUM_CELLS
     return Board(
         cells,
         begins,
-        rows,
+        row_of,
         np.array([*SQUARE_MASKS, *LINE_MASKS], dtype=np.int64),
         np.array(SUPPORTS, dtype=np.int64),
         states,
@@ -122,7 +122,7 @@ def write_rows(position: int, board: Board, rows: Ints) -> int:
         cells = board.cells[pattern]
         number = digits[cells[0]] + 3 * digits[cells[1]] + 9 * digits[cells[2]]
         number += 27 * digits[cells[3]] + 81 * digits[cells[4]]
-        rows[count] = board.rows[board.begins[pattern] + number]
+        rows[count] = board.row_of[board.begins[pattern] + number]
         count += 1
     opened = 0
     for cell in range(NUM_CELLS):

@@ -48,8 +48,8 @@ class SelfPlayConfig:
     temperature_plies: int = 15
     """PUCT: plies drawn at the search's temperature; later ones play the most visited action."""
     memory: int = 65_536
-    """Positions whose evaluations each group keeps for as long as the weights stay the same; most
-    are met several times. 0: none."""
+    """Positions whose evaluations each group keeps for as long as the weights stay the same, in 150
+    bytes each; most are met several times. 0: none."""
     precision: str = "auto"
     """Of the network that plays: auto (what the device does fastest), float32 or bfloat16."""
     resign: float = 0.95
@@ -130,7 +130,7 @@ class LearnerConfig:
     """Samples of a step."""
     accumulate: int = 1
     """Parts that a batch is split into, for small memories."""
-    reuse: float = 1.5
+    reuse: float = 2.0
     """How often each sample is learnt from on average: balances learner and self-play. Values of
     single games are noisy, and learning them more than once or twice learns the noise."""
     learning_rate: float = 8e-3
@@ -228,9 +228,9 @@ class AlphaZeroConfig:
     wandb: str = ""
     """Weights & Biases project; empty: none."""
     network: NetworkConfig = field(
-        default_factory=lambda: NetworkConfig("patterns", width=128, canonical=True, gated=True)
+        default_factory=lambda: NetworkConfig("patterns", width=192, canonical=True, gated=True)
     )
-    search: SearchConfig = field(default_factory=lambda: SearchConfig(simulations=16))
+    search: SearchConfig = field(default_factory=lambda: SearchConfig(simulations=32))
     selfplay: SelfPlayConfig = field(default_factory=SelfPlayConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     targets: TargetsConfig = field(default_factory=TargetsConfig)

@@ -255,8 +255,11 @@ class Learner:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self.network.load_state_dict(state["network"])
-        self.playing.load_state_dict(state["playing"])
+        try:
+            self.network.load_state_dict(state["network"])
+            self.playing.load_state_dict(state["playing"])
+        except RuntimeError as error:
+            raise PylosError(f"the run was saved with a network of another make: {error}") from None
         if len(state.get("optimisers", ())) != len(self.optimisers):
             raise PylosError(
                 "the run was saved with other optimisers: learner.matrix_rate says which, and "

@@ -1,7 +1,8 @@
 """The replay window: packed positions and sparse policies, first in, first out.
 
 A sample takes 8 bytes for its position, 8 for value and weight, 8 for where its policy begins and 2
-for each legal action: some 40 in all. Batches are turned and mirrored as they are drawn.
+for each legal action: some 40 in all, and as much again for the room that the window moves through.
+Batches are turned and mirrored as they are drawn.
 """
 
 from __future__ import annotations
@@ -59,7 +60,13 @@ class Replay:
 
     @property
     def samples(self) -> Samples:
-        """The window as it lies in its room: policies begin where `begin` says, not at 0."""
+        """The window, oldest first."""
+        window = self._in_its_room()
+        first, last = window.begin[0], window.begin[-1]
+        return window._replace(begin=window.begin - first, policy=window.policy[first:last])
+
+    def _in_its_room(self) -> Samples:
+        """The window without a copy; `policy` is all of the room's, and `begin` counts so."""
         room, rows = self._room, slice(self._first, self._last)
         begin = room.begin[self._first : self._last + 1]
         return Samples(room.packed[rows], room.value[rows], room.weight[rows], begin, room.policy)
@@ -84,7 +91,7 @@ class Replay:
 
         So each sample is copied once or twice in its life, however many rounds it stays.
         """
-        window = self._own_window()
+        window = self.samples
         rows, policies = window.size + new.size, len(window.policy) + len(new.policy)
         self._room = _room_for(2 * rows, 2 * policies)
         self._first = self._last = 0
@@ -100,12 +107,6 @@ class Replay:
         room.policy[begin : begin + len(new.policy)] = new.policy
         self._last = last
 
-    def _own_window(self) -> Samples:
-        """The window with no more policies than its own."""
-        samples = self.samples
-        first, last = samples.begin[0], samples.begin[-1]
-        return samples._replace(begin=samples.begin - first, policy=samples.policy[first:last])
-
     def draw(self, rng: np.random.Generator, size: int, view: View) -> Batch:
         """A batch with replacement, each sample under a symmetry of the board."""
         rows = rng.integers(len(self), size=size)
@@ -113,17 +114,17 @@ class Replay:
         if view == "random":
             turns = rng.integers(8, size=size)
         elif view == "canonical":
-            write_canonical(self.samples.packed[rows], np.empty_like(rows), turns)
+            write_canonical(self._in_its_room().packed[rows], np.empty_like(rows), turns)
         return self.batch(rows, turns)
 
     def batch(self, rows: npt.NDArray[np.int64], turns: npt.NDArray[np.int64]) -> Batch:
         """The given samples under the given symmetries."""
-        size = len(rows)
+        size, window = len(rows), self._in_its_room()
         observation = np.empty((size, self._observer.size), dtype=np.float32)
         mask = np.empty((size, NUM_ACTIONS), dtype=np.int8)
         policy = np.zeros((size, NUM_ACTIONS), dtype=np.float32)
         _write_batch(
-            self.samples,
+            window,
             rows,
             turns,
             self._rules.code,
@@ -137,14 +138,13 @@ class Replay:
             torch.from_numpy(observation.reshape(-1, *self._observer.shape)),
             torch.from_numpy(mask),
             torch.from_numpy(policy),
-            torch.from_numpy(self.samples.value[rows]),
-            torch.from_numpy(self.samples.weight[rows]),
+            torch.from_numpy(window.value[rows]),
+            torch.from_numpy(window.weight[rows]),
         )
 
     def state(self) -> dict[str, Any]:
         arrays = {
-            name: torch.from_numpy(array.copy())
-            for name, array in self._own_window()._asdict().items()
+            name: torch.from_numpy(array.copy()) for name, array in self.samples._asdict().items()
         }
         return {"total": self.total, **arrays}
 

@@ -24,6 +24,7 @@ class Recent:
 
     def add(
         self,
+        *,
         games: int,
         seconds: float,
         moves: float,

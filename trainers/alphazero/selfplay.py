@@ -75,7 +75,7 @@ class Tally:
     simulations: int = 0
     seconds: float = 0.0
     asked: int = 0
-    """Positions whose evaluation the searches asked for."""
+    """Positions whose evaluation the searches asked their memory for."""
     known: int = 0
     """Those that the memory had."""
 
@@ -124,7 +124,7 @@ class GameGroup:
         return Game(number, int(start))
 
     def step(self, evaluate: Evaluate) -> list[Game]:
-        """One ply of every game; returns those that ended."""
+        """One ply of every game; returns those that ended. `forget` first what another said."""
         return drive(self.walk(), evaluate)
 
     def walk(self) -> Walk[list[Game]]:
@@ -133,7 +133,7 @@ class GameGroup:
         return walk if self._memory is None else remembered(walk, self._memory)
 
     def forget(self) -> None:
-        """The network has changed."""
+        """The network has changed: what it said before counts no more."""
         if self._memory is not None:
             self._memory.forget()
 

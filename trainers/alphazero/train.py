@@ -211,7 +211,14 @@ class Trainer:
         if self.samples >= self.config.replay.start and not empty:
             self.owed += samples * self.config.learner.reuse
         self.seconds += seconds
-        self._recent.add(games, seconds, moves, simulations, asked, known)
+        self._recent.add(
+            games=games,
+            seconds=seconds,
+            moves=moves,
+            simulations=simulations,
+            asked=asked,
+            known=known,
+        )
         self._halting = stopped > 0
 
     def learn(self) -> None:

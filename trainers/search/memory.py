@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from pylos_env import kernel
 from pylos_env._jit import jit
+from pylos_env.errors import PylosError
 from pylos_env.geometry import ACTION_SYMMETRIES
 from pylos_env.kernel import MAX_LEGAL, NUM_ACTIONS
 from pylos_env.options import check_count
@@ -56,7 +57,10 @@ class Question(NamedTuple):
 
 
 class Memory:
-    """The newest answers of one evaluator to one search."""
+    """The newest answers of one evaluator, for one walk at a time.
+
+    It keeps `size` positions, rounded up to a power of two, of 150 bytes each.
+    """
 
     def __init__(self, rules: Rules, canonical: bool, size: int) -> None:
         self._rules = rules.code
@@ -69,10 +73,15 @@ class Memory:
             np.empty(slots, dtype=np.float32),
         )
         self._questions = 0
+        self._waiting = False
         self._asked = self._known = 0
 
     def forget(self) -> None:
+        """Be as new: what is asked from here on does not depend on what was before."""
         self._shelf.positions.fill(EMPTY)
+        self._shelf.used.fill(0)
+        self._questions = 0
+        self._waiting = False
 
     def take_counts(self) -> tuple[int, int]:
         """Positions asked for since the last time, and those among them that were known."""
@@ -82,6 +91,9 @@ class Memory:
 
     def look_up(self, packed: Ints) -> tuple[Question, Ints]:
         """What is known of positions, and those to ask the evaluator for; then `complete` it."""
+        if self._waiting:
+            raise PylosError("the memory waits for an answer: after an error, forget()")
+        self._waiting = True
         count = len(packed)
         question = Question(*(np.empty(count, dtype=np.int64) for _ in Question._fields))
         self._questions += 1
@@ -94,6 +106,7 @@ class Memory:
 
     def complete(self, question: Question, logits: Floats, values: Floats) -> tuple[Floats, Floats]:
         """The evaluator's answers to what was passed on, with all that was known before."""
+        self._waiting = False
         count = len(question.shown)
         all_logits = np.zeros((count, NUM_ACTIONS), dtype=np.float32)
         all_values = np.empty(count, dtype=np.float32)

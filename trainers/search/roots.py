@@ -200,11 +200,11 @@ def gumbel_edge(
             best, best_score = edge, score
     if best != NO_EDGE:
         return int(best)
-    return _left_in_the_race(trees, game, noise, c_visit, c_scale, scores)
+    return _best_of_all(trees, game, noise, c_visit, c_scale, scores)
 
 
 @jit
-def _left_in_the_race(
+def _best_of_all(
     trees: Trees, game: int, noise: Floats, c_visit: float, c_scale: float, scores: Floats
 ) -> int:
     """The root's edge with the best score; edges proven to lose come last."""
