@@ -103,12 +103,13 @@ def played_game(seed: int, truncated: bool = False) -> Game:
             ply,
             float(rng.uniform(-1, 1)),
             0,
+            False,
             rng.dirichlet(np.ones(len(position.legal_actions()))).astype(np.float32),
         )
         for ply, position in enumerate(positions[: len(actions)])
     ]
     end = positions[len(actions)]
-    return Game(seed, 0, actions, decisions, end.packed, truncated, 0.3)
+    return Game(seed, 0, actions, decisions, end=end.packed, truncated=truncated, last_value=0.3)
 
 
 def plain_target(
@@ -214,6 +215,25 @@ def test_samples_keep_positions_and_policies() -> None:
         assert stored == pytest.approx(decision.policy, abs=1e-5)
     size = sum(array.nbytes for array in samples) / samples.size
     assert size < 60, "a sample takes tens of bytes"
+
+
+def test_a_random_action_cuts_off_what_follows() -> None:
+    """The search would have played something else: what came of it says nothing of the position."""
+    game = played_game(1)
+    game.decisions[3] = game.decisions[3]._replace(strays=True)
+    config = TargetsConfig(root_share=0.25, final_root_share=0.25, stray_trust=0.5)
+    targets = value_targets(game, config, progress=0.5)
+    own = game.decisions[3].value
+    assert targets[3] == (own, 1.0)
+    sides = [Position(d.packed, RULES).side for d in game.decisions]
+    following = own if sides[2] == sides[3] else -own
+    assert targets[2][0] == pytest.approx(0.75 * following + 0.25 * game.decisions[2].value)
+    steady = value_targets(played_game(1), config, progress=0.5)
+    assert targets[4] == steady[4]
+    assert value_targets(game, config) == value_targets(played_game(1), config)  # not yet trusted
+    half = value_targets(game, config, progress=0.25)[3][0]
+    after = steady[4][0] if sides[3] == sides[4] else -steady[4][0]
+    assert half == pytest.approx(0.5 * own + 0.5 * after)
 
 
 # Replay
@@ -488,6 +508,31 @@ def test_a_game_plays_alike_in_any_group() -> None:
         for one, other in zip(large[number].decisions, small[number].decisions, strict=True):
             assert one.packed == other.packed
             assert one.policy.tolist() == other.policy.tolist()
+
+
+def test_random_actions_have_their_share() -> None:
+    """Each game strays in a share of its own, uniform up to the largest."""
+    assert not any(d.strays for g in play_group(24, stray_share=0.0).values() for d in g.decisions)
+    games = play_group(48, stray_share=0.6, opening_share=0.0, resign=1.0).values()
+    shares = [np.mean([d.strays for d in game.decisions]) for game in games]
+    assert 0.15 < np.mean(shares) < 0.35  # some random actions are the search's own
+    assert max(shares) > 0.4
+    assert min(shares) < 0.1
+
+
+@pytest.mark.parametrize("breaks", [True, False])
+def test_a_position_that_comes_again_breaks_a_game_off(breaks: bool) -> None:
+    config = SelfPlayConfig(games=2, opening_share=0.0, break_repetition=breaks)
+    group = GameGroup(RULES, SearchConfig(simulations=8), config, 7, 0, 1)
+    start = Position.start(RULES)
+    assert group.games[0].seen == {start.packed}
+    group.games[0].seen |= {start.play(action).packed for action in start.legal_actions()}
+    finished = group.step(knows_nothing)
+    assert [game.number for game in finished] == ([0] if breaks else [])
+    assert all(game.truncated and len(game.actions) == 1 for game in finished)
+    again = GameGroup(RULES, SearchConfig(simulations=8), config, 7, 0, 1)
+    again.set_state(group.state())
+    assert again.games[1].seen == group.games[1].seen == {start.packed, int(group.packed[1])}
 
 
 def test_games_obey_the_rules_and_their_decisions_lie_on_them() -> None:

@@ -45,6 +45,11 @@ class SelfPlayConfig:
     """Share of games that begin with random plies."""
     opening_plies: int = 40
     """The most random plies that a game begins with; their number is uniform up to here."""
+    stray_share: float = 0.2
+    """The largest share of random actions in a game; each game has its own, uniform up to here.
+    Without them games come to resemble each other, and teach little."""
+    break_repetition: bool = True
+    """Break a game off, without a winner, where a position comes again."""
     temperature_plies: int = 15
     """PUCT: plies drawn at the search's temperature; later ones play the most visited action."""
     memory: int = 65_536
@@ -106,6 +111,10 @@ class TargetsConfig:
     final_root_share: float = 0.7
     """What that share has become at the end of the run: the stronger the network, the more its
     search knows beyond one game's outcome."""
+    stray_trust: float = 0.2
+    """The share of the run after which only the search says what a position was worth from which a
+    random action was played (`selfplay.stray_share`); until then what followed counts too, less and
+    less."""
     trust_proofs: bool = True
     """A position that the search has proven won or lost is worth exactly that."""
 
@@ -258,6 +267,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "selfplay.quick_simulations": (1, 10**6),
     "selfplay.opening_share": (0, 1),
     "selfplay.opening_plies": (0, 1000),
+    "selfplay.stray_share": (0, 1),
     "selfplay.temperature_plies": (0, 10**6),
     "selfplay.resign": (0, 1),
     "selfplay.resign_share": (0, 1),
@@ -274,6 +284,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "targets.win_discount": (0, 1),
     "targets.draw_value": (-1, 1),
     "targets.root_share": (0, 1),
+    "targets.stray_trust": (0, 1),
     "targets.final_root_share": (0, 1),
     "replay.capacity": (1, 10**9),
     "replay.start": (1, 10**9),

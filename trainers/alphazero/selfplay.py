@@ -39,6 +39,7 @@ OPENING_STREAM: Final = 1
 SEARCH_STREAM: Final = 2
 KIND_STREAM: Final = 3
 RESIGN_STREAM: Final = 4
+STRAY_STREAM: Final = 5
 
 
 class Decision(NamedTuple):
@@ -48,6 +49,7 @@ class Decision(NamedTuple):
     ply: int
     value: float  # of the search, for the side to move
     proven: int
+    strays: bool  # not the search's action was played, but a random one
     policy: npt.NDArray[np.float32]  # [legal actions, ascending]
 
 
@@ -59,6 +61,8 @@ class Game:
     start: int
     actions: list[int] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
+    seen: set[int] = field(default_factory=set)
+    """All positions so far."""
     end: int = 0
     truncated: bool = False
     last_value: float = 0.0
@@ -121,7 +125,7 @@ class GameGroup:
             plies = pick(draw(key, 1), config.opening_plies + 1)
         start = random_opening(self._rules.code, key, plies)
         self.packed[row] = start
-        return Game(number, int(start))
+        return Game(number, int(start), seen={int(start)})
 
     def step(self, evaluate: Evaluate) -> list[Game]:
         """One ply of every game; returns those that ended. `forget` first what another said."""
@@ -151,6 +155,16 @@ class GameGroup:
         actions = result.action
         if self._search.config.root == "puct":
             actions = _cooled(result, plies >= config.temperature_plies)
+        actions, strays = _stray(
+            self.packed,
+            self._rules.code,
+            self._seed,
+            numbers,
+            plies,
+            config.stray_share,
+            full,
+            actions,
+        )
         for row in np.flatnonzero(full).tolist():
             count = result.num_legal[row]
             games[row].decisions.append(
@@ -159,6 +173,7 @@ class GameGroup:
                     int(plies[row]),
                     float(result.value[row]),
                     int(result.proven[row]),
+                    bool(strays[row]),
                     result.policy[row, :count].copy(),
                 )
             )
@@ -175,8 +190,11 @@ class GameGroup:
         for row in np.flatnonzero(~resigned).tolist():
             game = games[row]
             game.actions.append(int(actions[row]))
-            if ended[row] or len(game.actions) >= config.max_plies:
-                game.end = int(self.packed[row])
+            position = int(self.packed[row])
+            repeats = position in game.seen and config.break_repetition
+            game.seen.add(position)
+            if ended[row] or repeats or len(game.actions) >= config.max_plies:
+                game.end = position
                 game.truncated = not ended[row]
                 finished.append(game)
                 games[row] = self._begin(row)
@@ -207,7 +225,7 @@ class GameGroup:
                     "start": game.start,
                     "actions": list(game.actions),
                     "decisions": [
-                        [d.packed, d.ply, d.value, d.proven, d.policy.tobytes()]
+                        [d.packed, d.ply, d.value, d.proven, d.strays, d.policy.tobytes()]
                         for d in game.decisions
                     ],
                 }
@@ -220,14 +238,16 @@ class GameGroup:
         self.games = []
         for row, saved in enumerate(state["games"]):
             decisions = [
-                Decision(packed, ply, value, proven, np.frombuffer(policy, dtype=np.float32))
-                for packed, ply, value, proven, policy in saved["decisions"]
+                Decision(packed, ply, value, proven, strays, np.frombuffer(policy, np.float32))
+                for packed, ply, value, proven, strays, policy in saved["decisions"]
             ]
             game = Game(saved["number"], saved["start"], list(saved["actions"]), decisions)
             self.games.append(game)
             position = game.start
+            game.seen = {position}
             for action in game.actions:
                 position = play(position, self._rules.code, action)
+                game.seen.add(position)
             self.packed[row] = position
 
 
@@ -274,6 +294,31 @@ def _draw_resigning(seed: int, numbers: Ints, share: float) -> npt.NDArray[np.bo
     for row in range(len(numbers)):
         found[row] = draw(draw(seed, numbers[row]), RESIGN_STREAM) < share * 9.223372036854775e18
     return found
+
+
+@jit
+def _stray(
+    packed: Ints,
+    rules: int,
+    seed: int,
+    numbers: Ints,
+    plies: Ints,
+    most: float,
+    full: npt.NDArray[np.bool_],
+    actions: Ints,
+) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """The actions to play, random ones among them, and where those differ from the search's.
+
+    Each game has a share of random actions of its own, uniform up to `most`; only moves that are
+    learnt from stray.
+    """
+    chosen = actions.copy()
+    for row in range(len(packed)):
+        key = draw(draw(seed, numbers[row]), STRAY_STREAM)
+        share = most * draw(key, 0) / 9.223372036854775e18
+        if full[row] and draw(key, 2 * plies[row] + 1) < share * 9.223372036854775e18:
+            chosen[row] = random_action(packed[row], rules, draw(key, 2 * plies[row] + 2))
+    return chosen, chosen != actions
 
 
 @jit

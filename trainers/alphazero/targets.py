@@ -36,8 +36,10 @@ def value_targets(
 
     From the end backwards: a decision is worth what followed it, with `root_share` of the search's
     own value mixed in. So what was found late in the game counts for the positions near it, and an
-    outcome that rests on a blunder far ahead counts little. A proof cuts off what came after it.
-    The share moves from `root_share` to `final_root_share` as the run makes progress.
+    outcome that rests on a blunder far ahead counts little. A proof cuts off what came after it,
+    and so does a random action, the more the search can be trusted: the decision is worth what the
+    search said of it. The share moves from `root_share` to `final_root_share` as the run makes
+    progress.
     """
     winner = winner_of(game)
     known = winner is not None or config.truncated != "mask"
@@ -52,6 +54,7 @@ def value_targets(
     targets: list[tuple[float, float]] = []
     ply = len(game.actions)
     share = (1 - progress) * config.root_share + progress * config.final_root_share
+    cut = min(1.0, progress / config.stray_trust) if config.stray_trust else 1.0
     for decision in reversed(game.decisions):
         fading = config.win_discount ** (ply - decision.ply)
         ply = decision.ply
@@ -60,8 +63,10 @@ def value_targets(
             known = True
             following[side], following[1 - side] = float(decision.proven), -float(decision.proven)
         else:
+            mixed = max(share, cut) if decision.strays else share
+            known = known or mixed == 1
             for seat, own in ((side, decision.value), (1 - side, -decision.value)):
-                following[seat] = (1 - share) * fading * following[seat] + share * own
+                following[seat] = (1 - mixed) * fading * following[seat] + mixed * own
         targets.append((following[side], 1.0) if known else (0.0, 0.0))
     return targets[::-1]
 

@@ -22,7 +22,9 @@ from trainers.search import Walk, drive_together
 
 NO_GAME: Final = -1
 _GAME_NUMBERS: Final = tuple(
-    field.name for field in dataclasses.fields(Game) if field.name not in ("actions", "decisions")
+    field.name
+    for field in dataclasses.fields(Game)
+    if field.name not in ("actions", "decisions", "seen")
 )
 _DECISION_NUMBERS: Final = tuple(name for name in Decision._fields if name != "policy")
 
