@@ -239,7 +239,7 @@ class AlphaZeroConfig:
     network: NetworkConfig = field(
         default_factory=lambda: NetworkConfig("patterns", width=192, canonical=True, gated=True)
     )
-    search: SearchConfig = field(default_factory=lambda: SearchConfig(simulations=32))
+    search: SearchConfig = field(default_factory=lambda: SearchConfig(simulations=16))
     selfplay: SelfPlayConfig = field(default_factory=SelfPlayConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     targets: TargetsConfig = field(default_factory=TargetsConfig)
