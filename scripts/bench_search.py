@@ -260,8 +260,9 @@ def main() -> None:
         print(f"{row.name:28} {row.network:27} {row.rate:10,.0f}/s {row.core_rate:10,.0f}/core-s")
     print("time: " + ", ".join(f"{name} {share:.0%}" for name, share in split.items()))
     ratios = {
-        f"over {name}": found["batched"].rate / found[name].rate
+        f"{ours} over {name}": found[ours].rate / found[name].rate
         for name in ("plain Python", "plain Python, rules compiled")
+        for ours in ("batched", "batched, bfloat16")
     }
     kernel, layers = found["batched, default"], found["batched, default, torch"]
     ratios["the default network's kernel over torch"] = kernel.rate / layers.rate
