@@ -61,8 +61,8 @@ class Game:
     start: int
     actions: list[int] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
-    seen: set[int] = field(default_factory=set)
-    """All positions so far."""
+    seen: set[int] = field(default_factory=set, repr=False, compare=False)
+    """All positions so far, while it is under way."""
     end: int = 0
     truncated: bool = False
     last_value: float = 0.0
