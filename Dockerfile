@@ -16,7 +16,8 @@ ARG NODE_BASE=node:22-bookworm-slim
 FROM ${NODE_BASE} AS board
 WORKDIR /src/pylos_web/board3d
 COPY pylos_web/board3d/package.json pylos_web/board3d/package-lock.json ./
-RUN --mount=type=secret,id=npmrc,target=/root/.npmrc npm ci --no-fund --no-audit
+RUN --mount=type=secret,id=npmrc \
+    NPM_CONFIG_USERCONFIG=/run/secrets/npmrc npm ci --no-fund --no-audit
 COPY pylos_web/board3d ./
 COPY pylos_web/static ../static
 RUN npm run build

@@ -54,7 +54,7 @@ class SelfPlayConfig:
     """PUCT: plies drawn at the search's temperature; later ones play the most visited action."""
     memory: int = 65_536
     """Positions whose evaluations each group keeps for as long as the weights stay the same, in 150
-    bytes each; most are met several times. 0: none."""
+    bytes each; many are met several times. 0: none."""
     precision: str = "auto"
     """Of the network that plays: auto (what the device does fastest), float32 or bfloat16."""
     resign: float = 0.95

@@ -66,7 +66,7 @@ class Replay:
         return window._replace(begin=window.begin - first, policy=window.policy[first:last])
 
     def _in_its_room(self) -> Samples:
-        """The window without a copy; `policy` is all of the room's, and `begin` counts so."""
+        """The window without a copy: `begin` counts from the room's first policy, not its own."""
         room, rows = self._room, slice(self._first, self._last)
         begin = room.begin[self._first : self._last + 1]
         return Samples(room.packed[rows], room.value[rows], room.weight[rows], begin, room.policy)

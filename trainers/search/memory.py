@@ -1,4 +1,4 @@
-"""What an evaluator has said before: a search over many games meets most positions several times.
+"""What an evaluator has said before: a search over many games meets many positions several times.
 
     memory = Memory(rules, canonical=True, size=100_000)
     result = drive(remembered(search.walk(packed, keys), memory), evaluate)
