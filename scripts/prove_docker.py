@@ -269,7 +269,8 @@ def user_is_not_root(engine: Engine) -> str:
 
 def build_settings_stay_out(engine: Engine) -> str:
     """No settings of a mirror, no source tree, no compiler and no Node are in the image."""
-    script = "ls -d /etc/pip.conf ~/.npmrc /run/secrets/npmrc /src; for p in node npm gcc; do command -v $p; done"
+    script = "ls -d /etc/pip.conf ~/.npmrc /run/secrets/npmrc /src"
+    script += "; for p in node npm gcc; do command -v $p; done"
     _, out = engine.run("train", ["sh", "-c", f"({script}) 2>/dev/null; echo end"], user=0)
     must(out.strip() == "end", out)
     return "nothing found"
