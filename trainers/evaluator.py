@@ -18,9 +18,11 @@ from pylos_env.kernel import NUM_ACTIONS
 from pylos_env.observation import Observer
 from pylos_env.rules import Rules
 from trainers.checkpoints import CheckpointError
-from trainers.network import PolicyValueNetwork
+from trainers.network import LINEAR_HEADS, PolicyValueNetwork
 from trainers.pattern_kernel import PatternKernel, can_run, write_legal_logits
 from trainers.search.tree import Floats, Ints
+from trainers.symmetric_kernel import SymmetricKernel
+from trainers.symmetric_kernel import can_run as runs_symmetric
 
 BATCH_STEP: Final = 64
 """Batches in bfloat16 on a CPU have so many rows, or twice, three times, ... as many: a product is
@@ -46,10 +48,12 @@ class Evaluator:
         self.canonical = network.config.canonical and rules.symmetric
         padded = device.type == "cpu" and dtype == torch.bfloat16
         self._batch_step = BATCH_STEP if padded else 1
-        self.kernel: PatternKernel | LegalOnly | None = None
+        self.kernel: SymmetricKernel | PatternKernel | LegalOnly | None = None
         if device.type == "cpu" and dtype == torch.float32 and can_run(network.config):
             self.kernel = PatternKernel(self.network, rules)
-        elif device.type == "cpu" and isinstance(network.policy, nn.Linear):
+        elif device.type == "cpu" and dtype == torch.float32 and runs_symmetric(network.config):
+            self.kernel = SymmetricKernel(self.network, rules)
+        elif device.type == "cpu" and isinstance(network.policy, LINEAR_HEADS):
             self.kernel = LegalOnly(self)
 
     def __call__(self, packed: Ints) -> tuple[Floats, Floats]:
@@ -139,11 +143,11 @@ class LegalOnly:
     def take(self, network: PolicyValueNetwork) -> None:
         """Go on with another network's heads."""
         head = network.policy
-        assert isinstance(head, nn.Linear)
+        assert isinstance(head, LINEAR_HEADS)
         self._weight: Floats = head.weight.float().numpy().copy()  # [303, features]
         self._bias: Floats = head.bias.float().numpy().copy()  # [303]
         self._value: tuple[Floats, float] | None = None
-        if isinstance(network.value, nn.Linear) and network.config.value_head == "scalar":
+        if isinstance(network.value, LINEAR_HEADS) and network.config.value_head == "scalar":
             weight = network.value.weight.float().numpy().ravel().copy()
             self._value = weight, float(network.value.bias)
 

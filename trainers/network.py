@@ -2,6 +2,7 @@
 
 | kind | sees | body |
 |---|---|---|
+| `symmetric` | flat | rows of a table, then gated blocks: see `symmetric` |
 | `patterns` | flat | a table for each square and line, then blocks as in `resmlp` |
 | `mlp` | flat | 512, 256; one linear layer for each head |
 | `mlp_deep` | flat | 512, 512, 256; heads of 256; orthogonal initialisation |
@@ -17,37 +18,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pylos_env._jit import jit
 from pylos_env.errors import PylosError
-from pylos_env.geometry import LINE_MASKS, NUM_CELLS, SQUARE_MASKS, SUPPORTS
+from pylos_env.geometry import NUM_CELLS
 from pylos_env.kernel import NUM_ACTIONS
 from pylos_env.observation import ObservationKind, Observer
 from pylos_env.options import check_count
 from pylos_env.rules import Rules
-from trainers.pattern_rows import (
-    COUNT_STEP,
-    NUM_COUNTS,
-    NUM_STATES,
-    cells_of,
-    make_board,
-    number_rows,
-    pattern_cells,
-    rows_seen,
-)
+from trainers import symmetric
+from trainers.patterns import Patterns
+from trainers.waves import SYMMETRIES
 
-NetworkKind = Literal["patterns", "mlp", "mlp_deep", "resmlp", "resnet"]
+NetworkKind = Literal["symmetric", "patterns", "mlp", "mlp_deep", "resmlp", "resnet"]
 ValueHead = Literal["scalar", "wdl"]
 MASKED: Final = -1e4
 """The logit of an illegal action: its share is exactly 0 in half precision too."""
 HEAD_CHANNELS: Final = 8
+LINEAR_HEADS: Final = (nn.Linear, symmetric.SymmetricHead)
+"""Heads that are one product with their `weight`, and their `bias`."""
 
 
 @dataclass
@@ -55,11 +48,11 @@ class NetworkConfig:
     """Which network, and how large."""
 
     kind: str = "resmlp"
-    """patterns, mlp, mlp_deep, resmlp or resnet."""
+    """symmetric, patterns, mlp, mlp_deep, resmlp or resnet."""
     width: int = 256
-    """patterns, resmlp: width of the blocks."""
+    """symmetric, patterns, resmlp: width of the blocks."""
     blocks: int = 2
-    """patterns, resmlp, resnet: residual blocks."""
+    """symmetric, patterns, resmlp, resnet: residual blocks."""
     channels: int = 64
     """resnet: channels of the convolutions."""
     gated: bool = False
@@ -81,6 +74,8 @@ class NetworkConfig:
             )
         for name in ("width", "blocks", "channels"):
             check_count(name, getattr(self, name))
+        if self.kind == "symmetric" and self.width % SYMMETRIES:
+            raise ValueError(f"width: a symmetric network needs a multiple of 8, got {self.width}")
         if self.gated and self.kind != "patterns":
             raise ValueError(f"gated: only the kind 'patterns' has it, got {self.kind!r}")
 
@@ -134,6 +129,15 @@ def build(config: NetworkConfig, rules: Rules) -> PolicyValueNetwork:
         return PolicyValueNetwork(body, policy, value, config)
     if config.kind == "mlp_deep":
         return _mlp_deep(shape[0], values, config)
+    if config.kind == "symmetric":
+        width = config.width
+        body = nn.Sequential(
+            symmetric.SymmetricPatterns(width),
+            *(ResidualBlock(symmetric.SymmetricGate(width)) for _ in range(config.blocks)),
+            symmetric.SymmetricEnd(width),
+        )
+        heads = symmetric.policy_head(width), symmetric.value_head(width, values)
+        return PolicyValueNetwork(body, *heads, config)
     if config.kind in ("resmlp", "patterns"):
         width = config.width
         first: nn.Module = Patterns(shape[0], width, counts=config.gated)
@@ -164,144 +168,6 @@ class SplitCells(nn.Module):
     def forward(self, flat: Tensor) -> Tensor:
         cells = flat[:, :NUM_CELLS]
         return torch.cat((cells.relu(), (-cells).relu(), flat[:, NUM_CELLS:]), dim=1)
-
-
-class Patterns(nn.Module):
-    """Looks every square (with the cell on top of it) and every line up in a table of its own.
-
-    Whether a cell is empty, own or the other's gives a pattern one of 3^cells numbers, and each
-    that can be has a row. The rows are added up: all that a square can look like is told apart by
-    the first layer.
-    Beside that stand the cells themselves, the spheres that are free, the cells that would carry
-    one, and those of them that would complete a formation of either side. With `counts` another
-    table knows the number of spheres of both sides: whose tempo it is decides many endings.
-    """
-
-    powers: Tensor
-    begins: Tensor
-    row_of: Tensor
-    supports: Tensor
-    needed: Tensor
-    formations: Tensor
-    nearly: Tensor
-
-    def __init__(self, inputs: int, width: int, counts: bool = False) -> None:
-        super().__init__()
-        patterns = pattern_cells()
-        powers = torch.zeros(NUM_CELLS, len(patterns))
-        for number, cells in enumerate(patterns):
-            for power, cell in enumerate(cells):
-                powers[cell, number] = 3**power
-        begins, row_of, num_rows = number_rows()
-        supports = torch.zeros(NUM_CELLS, NUM_CELLS)  # [below, above]
-        for above in range(NUM_CELLS):
-            supports[cells_of(SUPPORTS[above]), above] = 1
-        masks = [*SQUARE_MASKS, *LINE_MASKS]
-        formations = torch.zeros(NUM_CELLS, len(masks))
-        for number, mask in enumerate(masks):
-            formations[cells_of(mask), number] = 1
-        # none of these is saved: they follow from the board
-        self.register_buffer("powers", powers, persistent=False)
-        self.register_buffer("begins", torch.from_numpy(begins), persistent=False)
-        self.register_buffer("row_of", torch.from_numpy(row_of), persistent=False)
-        self.register_buffer("supports", supports, persistent=False)
-        self.register_buffer("needed", supports.sum(dim=0), persistent=False)
-        self.register_buffer("formations", formations, persistent=False)
-        self.register_buffer("nearly", formations.sum(dim=0) - 1, persistent=False)
-        self.table = Table(num_rows, width, mode="sum")
-        nn.init.normal_(self.table.weight, std=0.5 / len(patterns) ** 0.5)
-        self.cells = nn.Linear(inputs + 6 * NUM_CELLS, width)
-        self.counts = Table(NUM_COUNTS, width, mode="sum") if counts else None
-        if self.counts is not None:
-            nn.init.normal_(self.counts.weight, std=0.1)
-        self._board = make_board()
-
-    def rows(self) -> Tensor:
-        """All rows of which the first layer's sums are made: see `pattern_rows`."""
-        assert self.counts is not None
-        of_cells = self.cells.weight.T[: NUM_STATES * NUM_CELLS]
-        by_state = of_cells.reshape(NUM_STATES, NUM_CELLS, -1).unbind()
-        own, other, own_free, other_free, opened, *threats = by_state
-        states = (own, own + own_free, other, other + other_free, opened, *threats)
-        nothing = of_cells.new_zeros(1, of_cells.shape[1])
-        return torch.cat((self.table.weight, *states, self.counts.weight, nothing))
-
-    def extras(self, flat: Tensor) -> Tensor:
-        """What the reserves and take-backs add to the rows."""
-        weight = self.cells.weight[:, NUM_STATES * NUM_CELLS :]
-        return functional.linear(flat[:, NUM_CELLS:], weight, self.cells.bias)
-
-    def forward(self, flat: Tensor) -> Tensor:
-        if self.counts is not None and _learns_here(self.cells.weight):
-            numbers = torch.from_numpy(rows_seen(flat.numpy(), self._board))
-            added: Tensor = _AddedRows.apply(numbers, self.rows())  # type: ignore[no-untyped-call]
-            return added + self.extras(flat)
-        cells = flat[:, :NUM_CELLS]
-        numbers = (cells.float() + 1) @ self.powers.float()  # exact, in bfloat16 too: below 256
-        own, other, taken = cells.relu(), (-cells).relu(), cells.abs()
-        free = taken @ self.supports.T == 0
-        open_cells = (1 - taken) * (taken @ self.supports == self.needed)
-        threats = (self._completing(own) * open_cells, self._completing(other) * open_cells)
-        seen_cells = (own, other, own * free, other * free, open_cells, *threats)
-        looked_up: Tensor = self.table(self.row_of[numbers.long() + self.begins])
-        seen: Tensor = self.cells(torch.cat((*seen_cells, flat[:, NUM_CELLS:]), dim=1))
-        if self.counts is None:
-            return looked_up + seen
-        numbers = own.float().sum(dim=1) * COUNT_STEP + other.float().sum(dim=1)
-        if flat.shape[1] > NUM_CELLS + 2:
-            numbers += flat[:, NUM_CELLS + 2].float() * (2 * COUNT_STEP**2)
-        counted: Tensor = self.counts(numbers.round().long().unsqueeze(1))
-        return looked_up + seen + counted
-
-    def _completing(self, spheres: Tensor) -> Tensor:
-        """The cells of formations that lack one sphere of these."""
-        short_of_one = (spheres @ self.formations == self.nearly).to(spheres.dtype)
-        return (short_of_one @ self.formations.T).clamp(max=1)
-
-
-class Table(nn.EmbeddingBag):
-    """Adds up rows of a table. On a CPU a kernel of our own adds up their gradients as well:
-    torch sorts the numbers first, and takes six times as long.
-    """
-
-    def forward(self, numbers: Tensor) -> Tensor:  # type: ignore[override]
-        if _learns_here(self.weight):
-            added: Tensor = _AddedRows.apply(numbers, self.weight)  # type: ignore[no-untyped-call]
-            return added
-        return super().forward(numbers)
-
-
-def _learns_here(weight: Tensor) -> bool:
-    """Whether gradients are wanted on a CPU, where kernels of our own find them."""
-    learns = torch.is_grad_enabled() and weight.requires_grad
-    return learns and weight.device.type == "cpu" and not torch.compiler.is_compiling()
-
-
-class _AddedRows(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, numbers: Tensor, table: Tensor) -> Tensor:
-        context.save_for_backward(numbers)
-        context.shape = table.shape
-        return functional.embedding_bag(numbers, table, mode="sum")
-
-    @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> tuple[None, Tensor]:
-        (numbers,) = context.saved_tensors
-        (gradient,) = gradients
-        found = gradient.new_zeros(context.shape)
-        _add_rows(numbers.numpy(), gradient.contiguous().numpy(), found.numpy())
-        return None, found
-
-
-@jit
-def _add_rows(
-    numbers: npt.NDArray[np.int64], rows: npt.NDArray[Any], table: npt.NDArray[Any]
-) -> None:
-    """Add each row to those of its numbers."""
-    for row in range(len(numbers)):
-        for number in numbers[row]:
-            for column in range(rows.shape[1]):
-                table[number, column] += rows[row, column]
 
 
 class ResidualBlock(nn.Module):

@@ -23,7 +23,7 @@ from pylos_env._jit import jit, jit_sums
 from pylos_env.geometry import ACTION_SYMMETRIES, NUM_CELLS
 from pylos_env.kernel import MAX_LEGAL, NUM_ACTIONS
 from pylos_env.rules import Rules
-from trainers.network import Gate, NetworkConfig, Patterns, PolicyValueNetwork, ResidualBlock
+from trainers.network import Gate, NetworkConfig, PolicyValueNetwork, ResidualBlock
 from trainers.pattern_rows import (
     COUNT_STEP,
     MOST_ROWS,
@@ -33,6 +33,7 @@ from trainers.pattern_rows import (
     make_board,
     write_rows,
 )
+from trainers.patterns import Patterns
 from trainers.search.tree import Floats, Ints
 
 EPSILON: Final = 1e-5

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pylos_env import kernel
 from pylos_env._jit import jit, lowest_bit, popcount
-from pylos_env.geometry import LINE_MASKS, NUM_CELLS, SQUARE_MASKS, SUPPORTS
+from pylos_env.geometry import CELL_SYMMETRIES, LINE_MASKS, NUM_CELLS, SQUARE_MASKS, SUPPORTS
 from trainers.search.tree import Floats, Ints
 
 MOST_ROWS: Final = 128
@@ -100,6 +100,26 @@ def make_board() -> Board:
         counts,
         counts + NUM_COUNTS,
     )
+
+
+def row_images(board: Board) -> npt.NDArray[np.int64]:
+    """[8, rows and the one of zeros]: what each becomes when a symmetry turns the board."""
+    patterns = pattern_cells()
+    where = {frozenset(members): index for index, members in enumerate(patterns)}
+    images = np.tile(np.arange(board.nothing + 1), (len(CELL_SYMMETRIES), 1))
+    for image, cells in zip(images, CELL_SYMMETRIES, strict=True):
+        for index, members in enumerate(patterns):
+            turned = cells[members].tolist()
+            other = where[frozenset(turned)]
+            numbers = np.flatnonzero(_possible(members))
+            digits = numbers[:, None] // 3 ** np.arange(len(members)) % 3
+            powers = np.array([3 ** patterns[other].index(cell) for cell in turned])
+            rows = board.row_of[board.begins[index] + numbers]
+            image[rows] = board.row_of[board.begins[other] + digits @ powers]
+        for state in range(NUM_STATES):
+            first = board.states + state * NUM_CELLS
+            image[first : first + NUM_CELLS] = first + cells
+    return images
 
 
 @jit

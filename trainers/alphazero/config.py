@@ -237,7 +237,7 @@ class AlphaZeroConfig:
     wandb: str = ""
     """Weights & Biases project; empty: none."""
     network: NetworkConfig = field(
-        default_factory=lambda: NetworkConfig("patterns", width=192, canonical=True, gated=True)
+        default_factory=lambda: NetworkConfig("symmetric", width=256, canonical=True)
     )
     search: SearchConfig = field(default_factory=lambda: SearchConfig(simulations=16))
     selfplay: SelfPlayConfig = field(default_factory=SelfPlayConfig)

@@ -20,10 +20,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pylos_env.errors import PylosError
 from trainers.alphazero.config import LearnerConfig
+from trainers.alphazero.muon import Muon
 from trainers.alphazero.policy_loss import policy_loss
 from trainers.alphazero.replay import Batch
 from trainers.distributed import ALONE, Rank
 from trainers.network import (
+    LINEAR_HEADS,
     Output,
     PolicyValueNetwork,
     ResidualBlock,
@@ -92,8 +94,9 @@ def legal_losses_of(
 ) -> Losses:
     """The same on a CPU for a network with a linear policy head, which it asks for less."""
     features = network.body(batch.observation)
-    assert isinstance(network.policy, nn.Linear)
-    policy, entropy = policy_loss(features, network.policy, batch.mask, batch.policy)
+    head = network.policy
+    assert isinstance(head, LINEAR_HEADS)
+    policy, entropy = policy_loss(features, head.weight, head.bias, batch.mask, batch.policy)
     return Losses(policy, value_loss_of(network.valued(features), batch, known), entropy)
 
 
@@ -124,7 +127,7 @@ def make_optimisers(
     inner: list[nn.Parameter] = []
     if config.matrix_rate:
         blocks = [block for block in network.modules() if isinstance(block, ResidualBlock)]
-        inner = [p for block in blocks for p in block.parameters() if p.ndim == 2]
+        inner = [p for block in blocks for p in block.parameters() if p.ndim >= 2]
     taken = {id(p) for p in inner}
     matrices = [p for p in network.parameters() if p.ndim > 1 and id(p) not in taken]
     others = [p for p in network.parameters() if p.ndim <= 1]
@@ -139,7 +142,7 @@ def make_optimisers(
     if not inner:
         return [adam]
     group = {"params": inner, "top_rate": config.matrix_rate}
-    return [adam, torch.optim.Muon([group], weight_decay=MATRIX_DECAY)]
+    return [adam, Muon([group], weight_decay=MATRIX_DECAY)]
 
 
 class Learner:
@@ -165,7 +168,7 @@ class Learner:
             devices = [device] if device.type == "cuda" else None
             self._parallel = DistributedDataParallel(self.network, device_ids=devices)
         self._forward: Callable[[Tensor], Output] = self._parallel or self.network
-        linear = isinstance(self.network.policy, nn.Linear)
+        linear = isinstance(self.network.policy, LINEAR_HEADS)
         self._legal_only = linear and device.type == "cpu" and self._parallel is None
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high" if config.tf32 else "highest")

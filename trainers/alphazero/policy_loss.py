@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pylos_env._jit import jit_sums
 from pylos_env.kernel import MAX_LEGAL
@@ -19,14 +19,15 @@ from trainers.search.tree import Floats
 
 
 def policy_loss(
-    features: Tensor, head: nn.Linear, mask: Tensor, policy: Tensor
+    features: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, policy: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy and entropy over legal actions, means over the batch.
 
-    `features` [batch, width] are the head's inputs; `mask` and `policy` are [batch, 303].
+    `features` [batch, width] are the inputs of the head, `weight` and `bias` its own; `mask` and
+    `policy` are [batch, 303].
     """
     found: Tensor = _PolicyLoss.apply(  # type: ignore[no-untyped-call]
-        features.float(), head.weight, head.bias, mask, policy
+        features.float(), weight, bias, mask, policy
     )
     loss, entropy = found.unbind()
     return loss, entropy.detach()

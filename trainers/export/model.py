@@ -20,7 +20,8 @@ from pylos_env.geometry import ACTION_SYMMETRIES, CELL_SYMMETRIES, CELLS, NUM_CE
 from pylos_env.kernel import BLACK_SHIFT
 from pylos_env.observation import Observer
 from pylos_env.rules import Rules
-from trainers.network import Patterns, PolicyValueNetwork
+from trainers.network import PolicyValueNetwork
+from trainers.patterns import Patterns
 
 NUM_SYMMETRIES = len(CELL_SYMMETRIES)
 CELL_PLANES = 12  # own spheres, the other's, cells that would carry one: four levels each

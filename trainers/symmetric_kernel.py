@@ -1,0 +1,204 @@
+"""A `symmetric` network on a CPU, faster than torch's layers one by one.
+
+    evaluate = SymmetricKernel(network, rules)
+    logits, values = evaluate(packed)
+
+A kernel finds the rows of the first layer from the bits of a position and adds them up. The blocks'
+products of matrices are torch's; norms and gates between them are kernels. The policy is asked for
+legal actions only: the logits of all others are 0. It answers as the network itself does, but for
+rounding.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pylos_env import kernel
+from pylos_env._jit import jit, jit_sums
+from pylos_env.geometry import ACTION_SYMMETRIES
+from pylos_env.kernel import NUM_ACTIONS
+from pylos_env.rules import Rules
+from trainers.network import NetworkConfig, PolicyValueNetwork, ResidualBlock
+from trainers.pattern_kernel import write_legal_logits
+from trainers.pattern_rows import MOST_ROWS, Board, make_board, write_rows
+from trainers.search.tree import Floats, Ints
+from trainers.symmetric import (
+    SymmetricEnd,
+    SymmetricGate,
+    SymmetricHead,
+    SymmetricPatterns,
+    with_nothing,
+)
+from trainers.waves import (
+    SYMMETRIES,
+    add_rows,
+    factor_of,
+    from_waves,
+    gate,
+    normalise,
+    part_of,
+    relu,
+)
+
+
+class Block(NamedTuple):
+    """A gated block."""
+
+    scale: Floats  # [channels], of its norm
+    singles: Tensor  # [4, channels, 2 * channels]
+    pairs: Tensor  # [2 * channels, 4 * channels]
+    bias: Tensor  # [4, 1, 2 * channels]
+    last_singles: Tensor  # [4, channels, channels]
+    last_pairs: Tensor  # [2 * channels, 2 * channels]
+    last_bias: Tensor  # [4, 1, channels]
+
+
+class Ends(NamedTuple):
+    """The last norm and both heads."""
+
+    scale: Floats  # [channels]
+    shift: Floats  # [channels]
+    policy: Floats  # [303, width]
+    policy_bias: Floats  # [303]
+    value: Floats  # [width]
+    value_bias: float
+
+
+def can_run(config: NetworkConfig) -> bool:
+    """Whether the kernel knows such a network."""
+    return config.kind == "symmetric" and config.value_head == "scalar"
+
+
+class SymmetricKernel:
+    """A symmetric network as a function from positions to logits and values: see `search`."""
+
+    def __init__(self, network: PolicyValueNetwork, rules: Rules) -> None:
+        self._rules = rules
+        self._canonical = network.config.canonical and rules.symmetric
+        self._board = make_board()
+        self.take(network)
+
+    def __call__(self, packed: Ints) -> tuple[Floats, Floats]:
+        games, channels = len(packed), self._table.shape[1]
+        symmetries = np.zeros(games, dtype=np.int64)
+        features = np.empty((games, SYMMETRIES * channels), dtype=np.float32)
+        _embed(
+            packed, self._canonical, self._board, self._table, self._images, symmetries, features
+        )
+        singles, pairs = torch.empty(4, games, channels), torch.empty(2 * games, 2 * channels)
+        inner = singles.numpy(), pairs.numpy()
+        with torch.inference_mode():
+            for block in self._blocks:
+                normalise(features, block.scale, *inner)
+                seen = torch.baddbmm(block.bias, singles, block.singles)
+                gate(seen.numpy(), (pairs @ block.pairs).numpy(), *inner)
+                added = torch.baddbmm(block.last_bias, singles, block.last_singles)
+                _add(features, added.numpy(), (pairs @ block.last_pairs).numpy())
+        logits = np.zeros((games, NUM_ACTIONS), dtype=np.float32)
+        values = np.empty(games, dtype=np.float32)
+        ends = self._ends
+        _finish(features, ends, values)
+        write_legal_logits(
+            packed,
+            self._rules.code,
+            symmetries,
+            ACTION_SYMMETRIES,
+            features,
+            ends.policy,
+            ends.policy_bias,
+            logits,
+        )
+        return logits, values
+
+    @torch.no_grad()
+    def take(self, network: PolicyValueNetwork) -> None:
+        """Go on with another network's weights."""
+        patterns, *blocks, end = network.body.children()
+        assert isinstance(patterns, SymmetricPatterns)
+        assert isinstance(end, SymmetricEnd)
+        self._table = with_nothing(patterns.table).numpy()
+        self._images = patterns.images.numpy()
+        self._blocks = [_block(block) for block in blocks]
+        policy, value = network.policy, network.value
+        assert isinstance(policy, SymmetricHead)
+        assert isinstance(value, SymmetricHead)
+        self._ends = Ends(
+            end.norm.scale.numpy().copy(),
+            end.shift.numpy().copy(),
+            policy.weight.numpy(),
+            policy.bias.numpy(),
+            value.weight.numpy().ravel(),
+            float(value.bias.item()),
+        )
+
+
+def _block(block: nn.Module) -> Block:
+    assert isinstance(block, ResidualBlock)
+    layers = block.layers
+    assert isinstance(layers, SymmetricGate)
+    singles, pairs, bias = layers.pair.matrices()
+    last_singles, last_pairs, last_bias = layers.last.matrices()
+    return Block(
+        layers.norm.scale.numpy().copy(),
+        singles.contiguous(),
+        pairs.contiguous(),
+        bias,
+        last_singles.contiguous(),
+        last_pairs.contiguous(),
+        last_bias,
+    )
+
+
+@jit
+def _embed(
+    packed: Ints,
+    canonical: bool,
+    board: Board,
+    table: Floats,
+    images: Ints,
+    symmetries: Ints,
+    sums: Floats,
+) -> None:
+    """What the first layer makes of each position, and the symmetry under which it was shown."""
+    rows = np.empty(MOST_ROWS, dtype=np.int64)
+    for game in range(len(packed)):
+        position = packed[game]
+        if canonical:
+            symmetries[game] = kernel.canonical_symmetry(position)
+            position = kernel.symmetric(position, symmetries[game])
+        count = write_rows(position, board, rows)
+        add_rows(rows[:count], table, images, sums[game].reshape(SYMMETRIES, table.shape[1]))
+
+
+@jit
+def _add(features: Floats, singles: Floats, pairs: Floats) -> None:
+    channels = singles.shape[2]
+    for row in range(len(features)):
+        for wave in range(SYMMETRIES):
+            into = features[row, wave * channels : (wave + 1) * channels]
+            part = part_of(wave, row, singles, pairs)
+            for channel in range(channels):
+                into[channel] += part[channel]
+
+
+@jit_sums
+def _finish(features: Floats, ends: Ends, values: Floats) -> None:
+    """The end of the body in place, and the value head."""
+    for game in range(len(features)):
+        row = features[game]
+        factor = factor_of(row)
+        numbers = row.reshape(SYMMETRIES, len(ends.scale))
+        from_waves(numbers)
+        for symmetry in range(SYMMETRIES):
+            seen = numbers[symmetry]
+            for channel in range(len(seen)):
+                scaled = seen[channel] * factor * ends.scale[channel]
+                seen[channel] = relu(scaled + ends.shift[channel])
+        worth = np.float32(ends.value_bias)
+        for column in range(len(row)):
+            worth += row[column] * ends.value[column]
+        values[game] = np.tanh(worth)
