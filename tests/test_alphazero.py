@@ -376,7 +376,7 @@ def test_losses_equal_a_direct_computation() -> None:
     assert float(losses.value) == pytest.approx(value / 15, rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["resmlp", "patterns"])
+@pytest.mark.parametrize("kind", ["resmlp", "patterns", "symmetric"])
 def test_losses_of_legal_actions_equal_those_of_a_full_head(kind: str) -> None:
     torch.manual_seed(0)
     net = build(NetworkConfig(kind, width=16, blocks=1), RULES)

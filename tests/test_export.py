@@ -25,7 +25,7 @@ from trainers.manifest import MANIFEST_FILE, Manifest, ManifestEntry
 from trainers.network import NetworkConfig, PolicyValueNetwork, build
 from trainers.players import network_facts
 
-KINDS = ["patterns", "mlp", "mlp_deep", "resmlp", "resnet"]
+KINDS = ["symmetric", "patterns", "mlp", "mlp_deep", "resmlp", "resnet"]
 CPU = torch.device("cpu")
 
 
@@ -44,7 +44,7 @@ def network_of(kind: str, rules: str = "advanced", **more: object) -> PolicyValu
 # The graph
 
 
-@pytest.mark.parametrize("kind", ["patterns", "resnet"])
+@pytest.mark.parametrize("kind", ["symmetric", "patterns", "resnet"])
 @pytest.mark.parametrize("rules", ["advanced", "advanced levels=3", "advanced greedy"])
 def test_the_graph_turns_positions_as_a_canonical_player_does(kind: str, rules: str) -> None:
     network = network_of(kind, rules, canonical=True)

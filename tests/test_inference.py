@@ -238,7 +238,7 @@ def test_learning_in_half_precision_stays_near_the_whole_one() -> None:
     assert halved[-1].loss < 0.95 * halved[0].loss
 
 
-@pytest.mark.parametrize("kind", ["patterns", "resnet"])
+@pytest.mark.parametrize("kind", ["symmetric", "patterns", "resnet"])
 def test_networks_can_be_compiled_whole(kind: str) -> None:
     """Traced without a break in the graph; the code for a device is made elsewhere."""
     net = build(NetworkConfig(kind, width=16, blocks=1, channels=4), RULES).eval()

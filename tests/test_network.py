@@ -16,14 +16,13 @@ from trainers import network
 from trainers.network import (
     MASKED,
     NetworkConfig,
-    Patterns,
-    Table,
     build,
     choose_device,
     masked,
 )
+from trainers.patterns import Patterns, Table
 
-KINDS = ["patterns", "mlp", "mlp_deep", "resmlp", "resnet"]
+KINDS = ["symmetric", "patterns", "mlp", "mlp_deep", "resmlp", "resnet"]
 
 
 def observations(kind: str, rules: Rules) -> torch.Tensor:

@@ -8,7 +8,7 @@ import torch
 
 from pylos_env import Rules, kernel
 from pylos_env.testing import random_game
-from trainers import network as networks
+from trainers import patterns
 from trainers.evaluator import Evaluator, write_observations
 from trainers.inference import Inference
 from trainers.network import NetworkConfig, PolicyValueNetwork, build
@@ -126,7 +126,7 @@ def test_learning_sees_the_network_that_plays(monkeypatch: pytest.MonkeyPatch) -
     found = []
     for by_kernel in (True, False):
         if not by_kernel:
-            monkeypatch.setattr(networks, "_learns_here", lambda weight: False)
+            monkeypatch.setattr(patterns, "learns_here", lambda weight: False)
         net.zero_grad()
         output = net(flat)
         (output.logits.square().mean() + output.value.square().mean()).backward()

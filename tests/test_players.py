@@ -363,7 +363,7 @@ def test_half_precision_answers_every_number_of_positions(count: int) -> None:
     answers = []
     for dtype in (torch.float32, torch.bfloat16):
         torch.manual_seed(0)
-        net = build(NetworkConfig("patterns", width=16, blocks=1, canonical=True), RULES)
+        net = build(NetworkConfig("symmetric", width=16, blocks=1, canonical=True), RULES)
         answers.append(Evaluator(net, RULES, torch.device("cpu"), dtype)(packed))
     (logits, values), (half_logits, half_values) = answers
     assert half_logits.shape == (count, kernel.NUM_ACTIONS)

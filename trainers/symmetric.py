@@ -116,8 +116,13 @@ def split(waves: Tensor) -> tuple[Tensor, Tensor]:
 
 def join(singles: Tensor, pairs: Tensor) -> Tensor:
     """The reverse of `split`."""
-    batch = singles.shape[1]
-    return torch.cat((singles.transpose(0, 1).reshape(batch, -1), pairs.reshape(batch, -1)), dim=1)
+    halves = singles.transpose(0, 1).flatten(1), pairs.reshape(-1, 2 * pairs.shape[1])
+    return torch.cat(halves, dim=1)
+
+
+def _apart(waves: Tensor) -> Tensor:
+    """Features [batch, 8 * channels] as [batch, 8, channels]."""
+    return waves.reshape(-1, SYMMETRIES, waves.shape[1] // SYMMETRIES)
 
 
 class Norm(nn.Module):
@@ -152,9 +157,7 @@ class SymmetricGate(nn.Module):
             product = _Product.apply(singles.float(), pairs.float())  # type: ignore[no-untyped-call]
             return join(*self.last(*product))
         singles, pairs = self.pair(*split(self.norm(features)))
-        seen = torch.einsum(
-            "wg,nwc->ngc", self.waves, join(singles, pairs).reshape(len(features), SYMMETRIES, -1)
-        )
+        seen = torch.einsum("wg,nwc->ngc", self.waves, _apart(join(singles, pairs)))
         factor, opened = seen.chunk(2, dim=-1)
         product = torch.einsum("wg,ngc->nwc", self.waves, factor * opened.relu())
         return join(*self.last(*split(product.flatten(1))))
@@ -172,7 +175,7 @@ class SymmetricEnd(nn.Module):
         self.register_buffer("waves", torch.from_numpy(WAVES), persistent=False)
 
     def forward(self, features: Tensor) -> Tensor:
-        waves = self.norm(features).reshape(len(features), SYMMETRIES, -1)
+        waves = _apart(self.norm(features))
         seen = torch.einsum("wg,nwc->ngc", self.waves, waves) + self.shift
         return seen.relu().flatten(1)
 
@@ -233,7 +236,7 @@ class _Sums(torch.autograd.Function):
         numbers, images = context.saved_tensors
         (gradient,) = gradients
         found = gradient.new_zeros(context.shape)
-        given = gradient.reshape(len(gradient), SYMMETRIES, -1)
+        given = _apart(gradient)
         spread_rows(numbers.numpy(), given.numpy(), images.numpy(), found.numpy())
         return None, found, None
 
