@@ -243,10 +243,10 @@ def main() -> None:
         ),
         "batched, small": (Ours(network(small)), "2x128, float32"),
         "batched, all cores": (OnAllCores(small), "2x128, float32, all cores"),
-        "batched, default": (Ours(default_network()), "patterns, kernel"),
+        "batched, default": (Ours(default_network()), "symmetric, kernel"),
         "batched, default, torch": (
             Ours(default_network(), torch.bfloat16),
-            "patterns, torch, bfloat16",
+            "symmetric, torch, bfloat16",
         ),
     }
     if all(importlib.util.find_spec(name) for name in ("jax", "mctx", "pgx")):

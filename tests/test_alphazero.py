@@ -520,19 +520,45 @@ def test_random_actions_have_their_share() -> None:
     assert min(shares) < 0.1
 
 
-@pytest.mark.parametrize("breaks", [True, False])
-def test_a_position_that_comes_again_breaks_a_game_off(breaks: bool) -> None:
-    config = SelfPlayConfig(games=2, opening_share=0.0, break_repetition=breaks)
+@pytest.mark.parametrize("draws", [True, False])
+def test_a_position_that_comes_again_is_a_draw(draws: bool) -> None:
+    config = SelfPlayConfig(games=2, opening_share=0.0, stray_share=0.0, repetition_draws=draws)
     group = GameGroup(RULES, SearchConfig(simulations=8), config, 7, 0, 1)
     start = Position.start(RULES)
     assert group.games[0].seen == {start.packed}
     group.games[0].seen |= {start.play(action).packed for action in start.legal_actions()}
     finished = group.step(knows_nothing)
-    assert [game.number for game in finished] == ([0] if breaks else [])
-    assert all(game.truncated and len(game.actions) == 1 for game in finished)
+    assert [game.number for game in finished] == ([0] if draws else [])
+    for game in finished:
+        assert game.drawn
+        assert not game.truncated
+        assert len(game.actions) == 1
+        assert selfplay.winner_of(game) is None
+        for truncated in ("bootstrap", "mask"):
+            targets = TargetsConfig(0.9, -0.2, truncated, 0.0, 0.0)
+            assert value_targets(game, targets) == [(pytest.approx(0.9 * -0.2), 1.0)]
     again = GameGroup(RULES, SearchConfig(simulations=8), config, 7, 0, 1)
     again.set_state(group.state())
     assert again.games[1].seen == group.games[1].seen == {start.packed, int(group.packed[1])}
+
+
+def test_what_a_random_action_brings_back_is_no_repetition() -> None:
+    config = SelfPlayConfig(games=8, opening_share=0.0, stray_share=1.0, resign=1.0)
+    group = GameGroup(RULES, SearchConfig(simulations=2, gumbel_scale=0.0), config, 7, 0, 1)
+    start = Position.start(RULES)
+    after = {start.play(action).packed for action in start.legal_actions()}
+    for game in group.games:
+        game.seen |= after
+    group.step(knows_nothing)
+    strayed = [game.decisions[0].strays for game in group.games if game.actions]
+    assert any(strayed)
+    for row, game in enumerate(group.games):
+        if game.actions:
+            assert game.decisions[0].strays  # the others were drawn at once
+            assert game.seen == {int(group.packed[row])}
+    again = GameGroup(RULES, SearchConfig(simulations=2, gumbel_scale=0.0), config, 7, 0, 1)
+    again.set_state(group.state())
+    assert [game.seen for game in again.games] == [game.seen for game in group.games]
 
 
 def test_games_obey_the_rules_and_their_decisions_lie_on_them() -> None:
@@ -543,7 +569,7 @@ def test_games_obey_the_rules_and_their_decisions_lie_on_them() -> None:
             position = position.play(action)
             positions.append(position)
         assert position.packed == game.end
-        assert bool(position.legal_actions()) == (game.truncated or game.resigned)
+        assert bool(position.legal_actions()) == (game.truncated or game.drawn or game.resigned)
         for decision in game.decisions:
             assert positions[decision.ply].packed == decision.packed
             assert len(decision.policy) == len(positions[decision.ply].legal_actions())

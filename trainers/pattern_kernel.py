@@ -80,7 +80,7 @@ class PatternKernel:
         symmetries = np.zeros(games, dtype=np.int64)
         features, inner = torch.empty(games, width), torch.empty(games, width)
         sums, factors = features.numpy(), inner.numpy()
-        _embed(packed, self._canonical, self._board, self._table, symmetries, sums)
+        embed(packed, self._canonical, self._board, self._table, symmetries, sums)
         with torch.inference_mode():
             for block in self._blocks:
                 _normalise(sums, factors)
@@ -144,7 +144,7 @@ def _block(block: nn.Module) -> Block:
 
 
 @jit
-def _embed(
+def embed(
     packed: Ints, canonical: bool, board: Board, table: Floats, symmetries: Ints, sums: Floats
 ) -> None:
     """What the first layer makes of each position, and the symmetry under which it was shown."""

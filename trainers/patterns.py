@@ -129,8 +129,7 @@ class Patterns(nn.Module):
     def forward(self, flat: Tensor) -> Tensor:
         if self.counts is not None and learns_here(self.cells.weight):
             numbers = torch.from_numpy(rows_seen(flat.numpy(), self._board))
-            added: Tensor = _AddedRows.apply(numbers, self.rows())  # type: ignore[no-untyped-call]
-            return added + self.extras(flat)
+            return added_rows(numbers, self.rows()) + self.extras(flat)
         rows, states, counts = self.looks(flat)
         covered_own, own_free, covered_other, other_free, *others = states.unbind(dim=1)
         own, other = covered_own + own_free, covered_other + other_free
@@ -150,8 +149,7 @@ class Table(nn.EmbeddingBag):
 
     def forward(self, numbers: Tensor) -> Tensor:  # type: ignore[override]
         if learns_here(self.weight):
-            added: Tensor = _AddedRows.apply(numbers, self.weight)  # type: ignore[no-untyped-call]
-            return added
+            return added_rows(numbers, self.weight)
         return super().forward(numbers)
 
 
@@ -159,6 +157,12 @@ def learns_here(weight: Tensor) -> bool:
     """Whether gradients are wanted on a CPU, where kernels of our own find them."""
     learns = torch.is_grad_enabled() and weight.requires_grad
     return learns and weight.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def added_rows(numbers: Tensor, table: Tensor) -> Tensor:
+    """The sums of rows of a table, by their numbers [batch, rows of one sum]."""
+    added: Tensor = _AddedRows.apply(numbers, table)  # type: ignore[no-untyped-call]
+    return added
 
 
 class _AddedRows(torch.autograd.Function):

@@ -24,19 +24,19 @@ from torch.nn import functional
 
 from pylos_env.geometry import ACTION_SYMMETRIES
 from trainers.pattern_rows import make_board, row_images, rows_seen
-from trainers.patterns import Looks, learns_here
+from trainers.patterns import Looks, added_rows, learns_here
 from trainers.search.tree import Ints
 from trainers.waves import (
     EPSILON,
     INVERSES,
     SYMMETRIES,
     WAVES,
-    add_all_rows,
     gate,
     gate_back,
     normalise,
     normalise_back,
-    spread_rows,
+    widen,
+    widen_back,
 )
 
 
@@ -63,8 +63,7 @@ class SymmetricPatterns(nn.Module):
     def forward(self, flat: Tensor) -> Tensor:
         if learns_here(self.table):
             numbers = torch.from_numpy(rows_seen(flat.numpy(), self.board))
-            sums: Tensor = _Sums.apply(numbers, self.table, self.images)  # type: ignore[no-untyped-call]
-            return sums
+            return added_rows(numbers, self.wide())
         rows, states, counts = self.looks(flat)
         table = self.rows()
         begin, end = self.board.states, self.board.counts
@@ -76,6 +75,11 @@ class SymmetricPatterns(nn.Module):
         """The table as one without symmetries would have it, [rows, width]."""
         spread = self.table[self.images[:, :-1]]  # [symmetries, rows, channels]
         return torch.einsum("wg,grc->rwc", self.waves, spread).flatten(1)
+
+    def wide(self) -> Tensor:
+        """The same by a kernel, and a row of zeros behind it for rows that are missing."""
+        wide: Tensor = _Wide.apply(self.table, self.images)  # type: ignore[no-untyped-call]
+        return wide
 
 
 class SymmetricLinear(nn.Module):
@@ -217,28 +221,22 @@ def value_head(width: int, values: int) -> SymmetricHead:
     return SymmetricHead(width, np.tile(np.arange(values), (SYMMETRIES, 1)))
 
 
-def with_nothing(table: Tensor) -> Tensor:
-    """The table and a row of zeros behind it, for rows that are missing."""
-    return torch.cat((table.detach(), table.new_zeros(1, table.shape[1])))
-
-
-class _Sums(torch.autograd.Function):
+class _Wide(torch.autograd.Function):
     @staticmethod
-    def forward(context: Any, numbers: Tensor, table: Tensor, images: Tensor) -> Tensor:
-        context.save_for_backward(numbers, images)
-        context.shape = table.shape
-        sums = table.new_empty(len(numbers), SYMMETRIES, table.shape[1])
-        add_all_rows(numbers.numpy(), with_nothing(table).numpy(), images.numpy(), sums.numpy())
-        return sums.flatten(1)
+    def forward(context: Any, table: Tensor, images: Tensor) -> Tensor:
+        context.save_for_backward(images)
+        rows, channels = context.shape = table.shape
+        wide = table.new_empty(rows + 1, SYMMETRIES, channels)
+        widen(table.detach().numpy(), images.numpy(), wide.numpy())
+        return wide.flatten(1)
 
     @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
-        numbers, images = context.saved_tensors
-        (gradient,) = gradients
-        found = gradient.new_zeros(context.shape)
-        given = _apart(gradient)
-        spread_rows(numbers.numpy(), given.numpy(), images.numpy(), found.numpy())
-        return None, found, None
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (images,) = context.saved_tensors
+        of_wide = _apart(gradients[0].contiguous())
+        found = of_wide.new_zeros(context.shape)
+        widen_back(of_wide.numpy(), images.numpy(), found.numpy())
+        return found, None
 
 
 class _Normalised(torch.autograd.Function):

@@ -17,25 +17,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pylos_env import kernel
 from pylos_env._jit import jit, jit_sums
 from pylos_env.geometry import ACTION_SYMMETRIES
 from pylos_env.kernel import NUM_ACTIONS
 from pylos_env.rules import Rules
 from trainers.network import NetworkConfig, PolicyValueNetwork, ResidualBlock
-from trainers.pattern_kernel import write_legal_logits
-from trainers.pattern_rows import MOST_ROWS, Board, make_board, write_rows
+from trainers.pattern_kernel import embed, write_legal_logits
+from trainers.pattern_rows import make_board
 from trainers.search.tree import Floats, Ints
 from trainers.symmetric import (
     SymmetricEnd,
     SymmetricGate,
     SymmetricHead,
     SymmetricPatterns,
-    with_nothing,
 )
 from trainers.waves import (
     SYMMETRIES,
-    add_rows,
     factor_of,
     from_waves,
     gate,
@@ -83,12 +80,10 @@ class SymmetricKernel:
         self.take(network)
 
     def __call__(self, packed: Ints) -> tuple[Floats, Floats]:
-        games, channels = len(packed), self._table.shape[1]
+        games, channels = len(packed), self._table.shape[1] // SYMMETRIES
         symmetries = np.zeros(games, dtype=np.int64)
         features = np.empty((games, SYMMETRIES * channels), dtype=np.float32)
-        _embed(
-            packed, self._canonical, self._board, self._table, self._images, symmetries, features
-        )
+        embed(packed, self._canonical, self._board, self._table, symmetries, features)
         singles, pairs = torch.empty(4, games, channels), torch.empty(2 * games, 2 * channels)
         inner = singles.numpy(), pairs.numpy()
         with torch.inference_mode():
@@ -120,8 +115,7 @@ class SymmetricKernel:
         patterns, *blocks, end = network.body.children()
         assert isinstance(patterns, SymmetricPatterns)
         assert isinstance(end, SymmetricEnd)
-        self._table = with_nothing(patterns.table).numpy()
-        self._images = patterns.images.numpy()
+        self._table = patterns.wide().numpy()
         self._blocks = [_block(block) for block in blocks]
         policy, value = network.policy, network.value
         assert isinstance(policy, SymmetricHead)
@@ -151,27 +145,6 @@ def _block(block: nn.Module) -> Block:
         last_pairs.contiguous(),
         last_bias,
     )
-
-
-@jit
-def _embed(
-    packed: Ints,
-    canonical: bool,
-    board: Board,
-    table: Floats,
-    images: Ints,
-    symmetries: Ints,
-    sums: Floats,
-) -> None:
-    """What the first layer makes of each position, and the symmetry under which it was shown."""
-    rows = np.empty(MOST_ROWS, dtype=np.int64)
-    for game in range(len(packed)):
-        position = packed[game]
-        if canonical:
-            symmetries[game] = kernel.canonical_symmetry(position)
-            position = kernel.symmetric(position, symmetries[game])
-        count = write_rows(position, board, rows)
-        add_rows(rows[:count], table, images, sums[game].reshape(SYMMETRIES, table.shape[1]))
 
 
 @jit

@@ -93,46 +93,29 @@ def relu(number: np.float32) -> np.float32:
 
 
 @jit
-def add_rows(numbers: Ints, table: Floats, images: Ints, sums: Floats) -> None:
-    """What the rows of a position and its images add up to, as waves: `sums` [8, channels].
+def widen(table: Floats, images: Ints, wide: Floats) -> None:
+    """Each row of a table [rows, channels] and its images as waves [rows + 1, 8, channels].
 
-    Their number is a multiple of four.
+    `images` [8, rows] says what symmetries make of rows. A row of zeros stands at the end.
     """
-    for symmetry in range(SYMMETRIES):
-        image, into = images[symmetry], sums[symmetry]
-        into[:] = 0
-        for index in range(0, len(numbers), 4):
-            first, second = table[image[numbers[index]]], table[image[numbers[index + 1]]]
-            third, fourth = table[image[numbers[index + 2]]], table[image[numbers[index + 3]]]
-            for channel in range(len(into)):
-                pair = first[channel] + second[channel]
-                into[channel] += pair + (third[channel] + fourth[channel])
-    to_waves(sums)
+    for row in range(len(table)):
+        for symmetry in range(SYMMETRIES):
+            wide[row, symmetry] = table[images[symmetry, row]]
+        to_waves(wide[row])
+    wide[len(table)] = 0
 
 
 @jit
-def add_all_rows(numbers: Ints, table: Floats, images: Ints, sums: Floats) -> None:
-    """The same for the rows of many positions: `sums` [positions, 8, channels]."""
-    for position in range(len(numbers)):
-        add_rows(numbers[position], table, images, sums[position])
-
-
-@jit
-def spread_rows(numbers: Ints, gradients: Floats, images: Ints, table: Floats) -> None:
-    """Add the gradient of each position's sums to the rows that they were made of."""
-    given = np.empty(gradients.shape[1:], dtype=np.float32)
-    nothing = len(table)
-    for position in range(len(numbers)):
-        given[:] = gradients[position]
+def widen_back(of_wide: Floats, images: Ints, found: Floats) -> None:
+    """Add the gradient of what `widen` made to that of the table."""
+    given = np.empty(of_wide.shape[1:], dtype=np.float32)
+    for row in range(len(found)):
+        given[:] = of_wide[row]
         from_waves(given)
         for symmetry in range(SYMMETRIES):
-            image, gradient = images[symmetry], given[symmetry]
-            for number in numbers[position]:
-                if number == nothing:
-                    break
-                into = table[image[number]]
-                for channel in range(len(into)):
-                    into[channel] += gradient[channel]
+            into = found[images[symmetry, row]]
+            for channel in range(len(into)):
+                into[channel] += given[symmetry, channel]
 
 
 @jit_sums

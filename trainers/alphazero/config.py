@@ -48,8 +48,9 @@ class SelfPlayConfig:
     stray_share: float = 0.2
     """The largest share of random actions in a game; each game has its own, uniform up to here.
     Without them games come to resemble each other, and teach little."""
-    break_repetition: bool = True
-    """Break a game off, without a winner, where a position comes again."""
+    repetition_draws: bool = True
+    """A game is drawn where a position comes again with no random action in between: both sides
+    would go on like that for ever. Nothing else tells drawn positions from won ones."""
     temperature_plies: int = 15
     """PUCT: plies drawn at the search's temperature; later ones play the most visited action."""
     memory: int = 65_536
@@ -102,7 +103,8 @@ class TargetsConfig:
     """A win is worth this to the power of the plies until it comes: below 1, shorter wins count
     more."""
     draw_value: float = 0.0
-    """What a game that was broken off is worth to both sides, where `truncated` is "draw"."""
+    """What a draw is worth to both sides: a repetition (`selfplay.repetition_draws`), and a game
+    that was broken off where `truncated` is "draw"."""
     truncated: str = "bootstrap"
     """Games that were broken off: bootstrap (the search's own value), draw, or mask (no value)."""
     root_share: float = 0.05

@@ -14,6 +14,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from trainers.network import fast_dtype
+
 MOMENTUM: Final = 0.95
 STEPS: Final = 5
 FACTORS: Final = (3.4445, -4.7750, 2.0315)
@@ -61,7 +63,8 @@ class Muon(torch.optim.Optimizer):
 def orthogonal(matrices: Tensor) -> Tensor:
     """Matrices [number, rows, columns] with all their singular values moved to about 1."""
     tall = matrices.shape[1] > matrices.shape[2]
-    wide = (matrices.mT if tall else matrices).bfloat16()
+    fast = fast_dtype(matrices.device) == torch.bfloat16
+    wide = (matrices.mT if tall else matrices).to(torch.bfloat16 if fast else torch.float32)
     wide = wide / torch.linalg.matrix_norm(wide, keepdim=True).clamp(min=1e-7)
     first, third, fifth = FACTORS
     for _ in range(STEPS):

@@ -62,9 +62,11 @@ class Game:
     actions: list[int] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     seen: set[int] = field(default_factory=set, repr=False, compare=False)
-    """All positions so far, while it is under way."""
+    """All positions since the last random action, while it is under way."""
     end: int = 0
     truncated: bool = False
+    drawn: bool = False
+    """It came back to a position that it had left by nobody's random action."""
     last_value: float = 0.0
     """Of a game without an end: what its last position is worth, for its side to move."""
     resigned: bool = False
@@ -191,11 +193,13 @@ class GameGroup:
             game = games[row]
             game.actions.append(int(actions[row]))
             position = int(self.packed[row])
-            repeats = position in game.seen and config.break_repetition
+            if strays[row]:
+                game.seen.clear()
+            game.drawn = position in game.seen and config.repetition_draws
             game.seen.add(position)
-            if ended[row] or repeats or len(game.actions) >= config.max_plies:
+            if ended[row] or game.drawn or len(game.actions) >= config.max_plies:
                 game.end = position
-                game.truncated = not ended[row]
+                game.truncated = not (ended[row] or game.drawn)
                 finished.append(game)
                 games[row] = self._begin(row)
         cut = [game for game in finished if game.truncated]
@@ -245,8 +249,11 @@ class GameGroup:
             self.games.append(game)
             position = game.start
             game.seen = {position}
-            for action in game.actions:
+            strays = {decision.ply for decision in decisions if decision.strays}
+            for ply, action in enumerate(game.actions):
                 position = play(position, self._rules.code, action)
+                if ply in strays:
+                    game.seen.clear()
                 game.seen.add(position)
             self.packed[row] = position
 
@@ -338,8 +345,8 @@ def _play(
 
 
 def winner_of(game: Game) -> int | None:
-    """The seat that won, or that the other has resigned to; None for a game broken off."""
-    if game.truncated:
+    """The seat that won, or that the other has resigned to; None for a game without a winner."""
+    if game.truncated or game.drawn:
         return None
     lost = side_of(game.end)
     return lost if game.resigned and game.last_value > 0 else 1 - lost

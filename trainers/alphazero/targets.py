@@ -42,7 +42,7 @@ def value_targets(
     progress.
     """
     winner = winner_of(game)
-    known = winner is not None or config.truncated != "mask"
+    known = not game.truncated or config.truncated != "mask"
     if game.resigned or (game.truncated and config.truncated == "bootstrap"):
         following = [-game.last_value, -game.last_value]  # what the rest is worth to each seat
         following[side_of(game.end)] = game.last_value
