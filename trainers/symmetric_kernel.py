@@ -161,16 +161,17 @@ def _add(features: Floats, singles: Floats, pairs: Floats) -> None:
 @jit_sums
 def _finish(features: Floats, ends: Ends, values: Floats) -> None:
     """The end of the body in place, and the value head."""
+    channels = len(ends.scale)
+    numbers = np.empty((SYMMETRIES, channels), dtype=np.float32)
     for game in range(len(features)):
         row = features[game]
         factor = factor_of(row)
-        numbers = row.reshape(SYMMETRIES, len(ends.scale))
-        from_waves(numbers)
+        from_waves(row.reshape(SYMMETRIES, channels), numbers)
         for symmetry in range(SYMMETRIES):
-            seen = numbers[symmetry]
-            for channel in range(len(seen)):
+            seen, into = numbers[symmetry], row[symmetry * channels : (symmetry + 1) * channels]
+            for channel in range(channels):
                 scaled = seen[channel] * factor * ends.scale[channel]
-                seen[channel] = relu(scaled + ends.shift[channel])
+                into[channel] = relu(scaled + ends.shift[channel])
         worth = np.float32(ends.value_bias)
         for column in range(len(row)):
             worth += row[column] * ends.value[column]

@@ -46,44 +46,57 @@ def _inverses() -> Ints:
 
 WAVES: Final = _waves()
 INVERSES: Final = _inverses()
+ONE: Final = np.float32(1)
 SINGLE: Final = np.float32(8**-0.5)
 PAIRED: Final = np.float32(0.5)
+BLOCK: Final = 8
+"""Rows of a batch whose waves are turned together."""
 
 
 @jit
-def to_waves(numbers: Floats) -> None:
-    """Turn numbers of symmetries [8, columns] into waves, in place."""
-    for i in range(numbers.shape[1]):
-        even, odd = numbers[0, i] + numbers[2, i], numbers[1, i] + numbers[3, i]
-        mirrored_even, mirrored_odd = numbers[4, i] + numbers[6, i], numbers[5, i] + numbers[7, i]
-        first, second = numbers[0, i] - numbers[2, i], numbers[1, i] - numbers[3, i]
-        third, fourth = numbers[4, i] - numbers[6, i], numbers[5, i] - numbers[7, i]
-        turned, alternating = even + odd, even - odd
-        mirrored, mirrored_alternating = mirrored_even + mirrored_odd, mirrored_even - mirrored_odd
-        numbers[0, i] = SINGLE * (turned + mirrored)
-        numbers[1, i] = SINGLE * (turned - mirrored)
-        numbers[2, i] = SINGLE * (alternating + mirrored_alternating)
-        numbers[3, i] = SINGLE * (alternating - mirrored_alternating)
-        numbers[4, i] = PAIRED * (first - fourth)
-        numbers[5, i] = PAIRED * (third - second)
-        numbers[6, i] = PAIRED * (second + third)
-        numbers[7, i] = PAIRED * (first + fourth)
+def _cross(one: Floats, other: Floats, scale: np.float32) -> None:
+    """Put the sum in place of the one and the difference in place of the other, scaled."""
+    for i in range(len(one)):
+        first, second = one[i], other[i]
+        one[i], other[i] = scale * (first + second), scale * (first - second)
 
 
 @jit
-def from_waves(waves: Floats) -> None:
-    """Turn waves [8, columns] back into the numbers of symmetries, in place."""
-    for i in range(waves.shape[1]):
-        turned, mirrored = waves[0, i] + waves[1, i], waves[0, i] - waves[1, i]
-        even, odd = waves[2, i] + waves[3, i], waves[2, i] - waves[3, i]
-        first, second = PAIRED * (waves[4, i] + waves[7, i]), PAIRED * (waves[6, i] - waves[5, i])
-        third, fourth = PAIRED * (waves[5, i] + waves[6, i]), PAIRED * (waves[7, i] - waves[4, i])
-        one, two = SINGLE * (turned + even), SINGLE * (turned - even)
-        three, four = SINGLE * (mirrored + odd), SINGLE * (mirrored - odd)
-        waves[0, i], waves[2, i] = one + first, one - first
-        waves[1, i], waves[3, i] = two + second, two - second
-        waves[4, i], waves[6, i] = three + third, three - third
-        waves[5, i], waves[7, i] = four + fourth, four - fourth
+def _cross_into(
+    one: Floats, other: Floats, scale: np.float32, sums: Floats, differences: Floats
+) -> None:
+    """The same elsewhere."""
+    for i in range(len(one)):
+        sums[i] = scale * (one[i] + other[i])
+    for i in range(len(one)):
+        differences[i] = scale * (one[i] - other[i])
+
+
+@jit
+def to_waves(numbers: Floats, waves: Floats) -> None:
+    """Turn numbers of symmetries [8, columns] into waves; the numbers are lost.
+
+    In sums and differences of whole rows, which processors work on eight at a time.
+    """
+    for one, other in ((0, 2), (1, 3), (4, 6), (5, 7), (0, 1), (4, 5)):
+        _cross(numbers[one], numbers[other], ONE)
+    _cross_into(numbers[0], numbers[4], SINGLE, waves[0], waves[1])
+    _cross_into(numbers[1], numbers[5], SINGLE, waves[2], waves[3])
+    _cross_into(numbers[2], numbers[7], PAIRED, waves[7], waves[4])
+    _cross_into(numbers[6], numbers[3], PAIRED, waves[6], waves[5])
+
+
+@jit
+def from_waves(waves: Floats, numbers: Floats) -> None:
+    """Turn waves [8, columns] back into the numbers of symmetries."""
+    _cross_into(waves[0], waves[1], ONE, numbers[0], numbers[4])
+    _cross_into(waves[2], waves[3], ONE, numbers[1], numbers[5])
+    _cross_into(waves[7], waves[4], PAIRED, numbers[2], numbers[7])
+    _cross_into(waves[6], waves[5], PAIRED, numbers[6], numbers[3])
+    for one, other in ((0, 1), (4, 5)):
+        _cross(numbers[one], numbers[other], SINGLE)
+    for one, other in ((0, 2), (1, 3), (4, 6), (5, 7)):
+        _cross(numbers[one], numbers[other], ONE)
 
 
 @jit
@@ -98,10 +111,11 @@ def widen(table: Floats, images: Ints, wide: Floats) -> None:
 
     `images` [8, rows] says what symmetries make of rows. A row of zeros stands at the end.
     """
+    numbers = np.empty(wide.shape[1:], dtype=np.float32)
     for row in range(len(table)):
         for symmetry in range(SYMMETRIES):
-            wide[row, symmetry] = table[images[symmetry, row]]
-        to_waves(wide[row])
+            numbers[symmetry] = table[images[symmetry, row]]
+        to_waves(numbers, wide[row])
     wide[len(table)] = 0
 
 
@@ -110,8 +124,7 @@ def widen_back(of_wide: Floats, images: Ints, found: Floats) -> None:
     """Add the gradient of what `widen` made to that of the table."""
     given = np.empty(of_wide.shape[1:], dtype=np.float32)
     for row in range(len(found)):
-        given[:] = of_wide[row]
-        from_waves(given)
+        from_waves(of_wide[row], given)
         for symmetry in range(SYMMETRIES):
             into = found[images[symmetry, row]]
             for channel in range(len(into)):
@@ -188,32 +201,53 @@ def normalise_back(
 
 
 @jit
-def _gather(row: int, singles: Floats, pairs: Floats, waves: Floats) -> None:
-    """The waves of a row, from their parts."""
-    for wave in range(SYMMETRIES):
-        waves[wave] = part_of(wave, row, singles, pairs)
+def _gather(begin: int, end: int, singles: Floats, pairs: Floats, waves: Floats) -> None:
+    """The waves of some rows from their parts, side by side: [8, rows * channels]."""
+    channels = singles.shape[2]
+    for row in range(begin, end):
+        for wave in range(SYMMETRIES):
+            part = part_of(wave, row, singles, pairs)
+            first = (row - begin) * channels
+            into = waves[wave, first : first + channels]
+            for channel in range(channels):
+                into[channel] = part[channel]
 
 
 @jit
-def _scatter(row: int, waves: Floats, singles: Floats, pairs: Floats) -> None:
-    for wave in range(SYMMETRIES):
-        part_of(wave, row, singles, pairs)[:] = waves[wave]
+def _scatter(begin: int, end: int, waves: Floats, singles: Floats, pairs: Floats) -> None:
+    """The reverse of `_gather`."""
+    channels = singles.shape[2]
+    for row in range(begin, end):
+        for wave in range(SYMMETRIES):
+            part = part_of(wave, row, singles, pairs)
+            first = (row - begin) * channels
+            given = waves[wave, first : first + channels]
+            for channel in range(channels):
+                part[channel] = given[channel]
 
 
 @jit
 def gate(singles: Floats, pairs: Floats, product: Floats, product_pairs: Floats) -> None:
     """Factor times what is positive of the gate, its other half; all of them parts of waves."""
-    channels = product.shape[2]
-    seen = np.empty((SYMMETRIES, 2 * channels), dtype=np.float32)
-    for row in range(product.shape[1]):
-        _gather(row, singles, pairs, seen)
-        from_waves(seen)
+    rows, channels = product.shape[1], product.shape[2]
+    waves = np.zeros((SYMMETRIES, BLOCK * 2 * channels), dtype=np.float32)
+    seen = np.empty_like(waves)
+    made = np.zeros((SYMMETRIES, BLOCK * channels), dtype=np.float32)
+    made_waves = np.empty_like(made)
+    for begin in range(0, rows, BLOCK):
+        end = min(begin + BLOCK, rows)
+        _gather(begin, end, singles, pairs, waves)
+        from_waves(waves, seen)
         for symmetry in range(SYMMETRIES):
-            numbers = seen[symmetry]
-            for channel in range(channels):
-                numbers[channel] *= relu(numbers[channels + channel])
-        to_waves(seen[:, :channels])
-        _scatter(row, seen[:, :channels], product, product_pairs)
+            for row in range(end - begin):
+                first = 2 * row * channels
+                factor = seen[symmetry, first : first + channels]
+                opened = seen[symmetry, first + channels : first + 2 * channels]
+                into = made[symmetry, row * channels : (row + 1) * channels]
+                for channel in range(channels):
+                    into[channel] = factor[channel] * relu(opened[channel])
+        to_waves(made, made_waves)
+        _scatter(begin, end, made_waves, product, product_pairs)
 
 
 @jit
@@ -226,20 +260,26 @@ def gate_back(
     found_pairs: Floats,
 ) -> None:
     """The gradients of factor and gate, from that of their product."""
-    channels = of_product.shape[2]
-    seen = np.empty((SYMMETRIES, 2 * channels), dtype=np.float32)
-    given = np.empty((SYMMETRIES, channels), dtype=np.float32)
-    for row in range(of_product.shape[1]):
-        _gather(row, singles, pairs, seen)
-        _gather(row, of_product, of_product_pairs, given)
-        from_waves(seen)
-        from_waves(given)
+    rows, channels = of_product.shape[1], of_product.shape[2]
+    waves = np.zeros((SYMMETRIES, BLOCK * 2 * channels), dtype=np.float32)
+    seen = np.empty_like(waves)
+    of_waves = np.zeros((SYMMETRIES, BLOCK * channels), dtype=np.float32)
+    given = np.empty_like(of_waves)
+    for begin in range(0, rows, BLOCK):
+        end = min(begin + BLOCK, rows)
+        _gather(begin, end, singles, pairs, waves)
+        _gather(begin, end, of_product, of_product_pairs, of_waves)
+        from_waves(waves, seen)
+        from_waves(of_waves, given)
         for symmetry in range(SYMMETRIES):
-            numbers, gradient = seen[symmetry], given[symmetry]
-            for channel in range(channels):
-                factor, opened = numbers[channel], numbers[channels + channel]
-                numbers[channel] = gradient[channel] * relu(opened)
-                of_gate = gradient[channel] * factor
-                numbers[channels + channel] = of_gate if opened > 0 else np.float32(0)
-        to_waves(seen)
-        _scatter(row, seen, found, found_pairs)
+            for row in range(end - begin):
+                first = 2 * row * channels
+                factor = seen[symmetry, first : first + channels]
+                opened = seen[symmetry, first + channels : first + 2 * channels]
+                gradient = given[symmetry, row * channels : (row + 1) * channels]
+                for channel in range(channels):
+                    of_gate = gradient[channel] * factor[channel]
+                    factor[channel] = gradient[channel] * relu(opened[channel])
+                    opened[channel] = of_gate if opened[channel] > 0 else np.float32(0)
+        to_waves(seen, waves)
+        _scatter(begin, end, waves, found, found_pairs)

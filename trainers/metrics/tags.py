@@ -149,7 +149,7 @@ TAGS: Final[Mapping[str, Tag]] = MappingProxyType(
             "positions recorded for learning since the run began", "count", result=True
         ),
         "selfplay/game_length": Tag("mean length of self-play games", "plies", _GAMES, main=True),
-        "selfplay/draw_rate": Tag("self-play games stopped by the ply limit", "share", _SHARES),
+        "selfplay/draw_rate": Tag("self-play games that nobody won", "share", _SHARES),
         "selfplay/first_player_score": Tag(
             "mean score of the first player in self-play: 1 won, 0.5 drawn", "share", _SHARES
         ),
