@@ -47,7 +47,7 @@ from trainers.alphazero.learner import (
 from trainers.alphazero.replay import Batch, Replay
 from trainers.alphazero.selfplay import Decision, Game, GameGroup
 from trainers.alphazero.targets import SHARE, Samples, samples_of, value_targets
-from trainers.alphazero.train import Trainer, train
+from trainers.alphazero.train import Trainer, first_network, train
 from trainers.alphazero.workers import Processes
 from trainers.checkpoints import CheckpointError, RunFolder, load_weights
 from trainers.metrics import MemorySink, Message, Metrics, Scalars
@@ -779,6 +779,31 @@ def test_a_run_that_has_spent_its_budget_says_so(tmp_path: Path) -> None:
     messages = [event.text for event in sink.events if isinstance(event, Message)]
     assert any("the budget is spent" in text and "40 steps" in text for text in messages)
     assert RunFolder(tmp_path, writable=False).load("latest").info.step == 40
+
+
+def test_a_run_begins_with_the_weights_of_another(tmp_path: Path) -> None:
+    run_quietly(tiny(tmp_path / "first"))
+    weights = RunFolder(tmp_path / "first", writable=False).load("latest").weights
+    config = tiny(tmp_path / "second", initial=str(tmp_path / "first" / "latest"))
+    begun = first_network(config).state_dict()
+    assert begun.keys() == weights.keys()
+    assert all(torch.equal(begun[name], weights[name]) for name in begun)
+    fresh = first_network(tiny(tmp_path / "second")).state_dict()
+    assert any(not torch.equal(begun[name], fresh[name]) for name in begun)
+    run_quietly(config)
+
+
+def test_weights_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
+    run_quietly(tiny(tmp_path / "first"))
+    initial = str(tmp_path / "first" / "latest")
+    wider = NetworkConfig(width=24, blocks=1)
+    for config, message in (
+        (tiny(tmp_path / "second", initial=initial, network=wider), "another network"),
+        (tiny(tmp_path / "second", initial=initial, rules="mature"), "'advanced'.*'mature'"),
+        (tiny(tmp_path / "second", initial=str(tmp_path / "none")), "no checkpoint"),
+    ):
+        with pytest.raises(ConfigError, match=f"^initial: .*{message}"):
+            train(config)
 
 
 # Configs

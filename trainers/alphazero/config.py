@@ -232,6 +232,9 @@ class AlphaZeroConfig:
     """Folder of the run; empty: made by Hydra under runs/."""
     resume: str = ""
     """Folder of an earlier run to go on with."""
+    initial: str = ""
+    """A checkpoint, by path or by its level's name in the ladder, whose weights a new run begins
+    with; games, targets and optimisers are its own."""
     keep: int = 3
     """The newest checkpoints that are kept whole."""
     console: str = "auto"

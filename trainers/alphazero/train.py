@@ -39,11 +39,20 @@ from trainers.alphazero.replay import Replay, View
 from trainers.alphazero.reporting import Recent, figures_of, mean, record_of
 from trainers.alphazero.selfplay import Game, winner_of
 from trainers.alphazero.targets import samples_of
-from trainers.checkpoints import CheckpointInfo, RunFolder, check_fits, rng_state, set_rng_state
+from trainers.checkpoints import (
+    CheckpointError,
+    CheckpointInfo,
+    RunFolder,
+    check_fits,
+    load_weights,
+    rng_state,
+    set_rng_state,
+)
 from trainers.distributed import ALONE, Rank, joined
 from trainers.evaluator import Evaluator
 from trainers.metrics import Metrics, open_metrics
-from trainers.network import build
+from trainers.network import NetworkConfig, PolicyValueNetwork, build
+from trainers.players import find_checkpoint
 from trainers.running import flushing_denormals, heeding_signals, torch_threads
 
 
@@ -82,6 +91,26 @@ def _train(config: AlphaZeroConfig, metrics: Metrics | None, rank: Rank) -> Path
     return path
 
 
+def first_network(config: AlphaZeroConfig) -> PolicyValueNetwork:
+    """The network that a run begins with: fresh from the seed, or with another run's weights."""
+    rules = Rules.of(config.rules)
+    torch.manual_seed(config.seed)
+    network = build(config.network, rules)
+    if config.initial and not config.resume:
+        try:
+            checkpoint = load_weights(find_checkpoint(config.initial)[0])
+            check_fits(checkpoint, rules, config.network.observation)
+            theirs = NetworkConfig(**checkpoint.info.network)
+            if theirs != config.network:
+                raise CheckpointError(
+                    f"{checkpoint.path} has another network, {theirs} instead of {config.network}"
+                )
+        except PylosError as error:
+            raise ConfigError(f"initial: {error}") from None
+        network.load_state_dict(checkpoint.weights)
+    return network
+
+
 class Trainer:
     """One run: everything that `state` saves, and the loop over it."""
 
@@ -96,9 +125,7 @@ class Trainer:
         self.device = rank.device(config.device)
         self.threads = config.threads or default_threads()
         self.stopped = threading.Event()
-        torch.manual_seed(config.seed)
-        network = build(config.network, self.rules)
-        self.learner = Learner(network, config.learner, self.device, rank)
+        self.learner = Learner(first_network(config), config.learner, self.device, rank)
         observer = Observer(config.network.observation, self.rules)
         window = replace(
             config.replay,
