@@ -34,7 +34,8 @@ FIXED = (ANCHOR, "rule_based", "alphabeta:2", "alphabeta:4")
 def store(run: RunFolder, step: int, folder: Path) -> Path:
     """The weights of a step in half precision, without where the run lay."""
     found = run.load(step, with_state=False)
-    config = {**found.info.config, "run": "", "resume": ""}
+    begun_with = Path(found.info.config.get("initial", "")).name
+    config = {**found.info.config, "run": "", "resume": "", "initial": begun_with}
     info = dataclasses.replace(found.info, config=config)
     halves = {
         name: tensor.half() if tensor.is_floating_point() else tensor
