@@ -10,7 +10,6 @@ and the weights are stored in half precision. An older ladder in the folder is r
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 from pathlib import Path
 
@@ -34,15 +33,12 @@ FIXED = (ANCHOR, "rule_based", "alphabeta:2", "alphabeta:4")
 def store(run: RunFolder, step: int, folder: Path) -> Path:
     """The weights of a step in half precision, without where the run lay."""
     found = run.load(step, with_state=False)
-    begun_with = Path(found.info.config.get("initial", "")).name
-    config = {**found.info.config, "run": "", "resume": "", "initial": begun_with}
-    info = dataclasses.replace(found.info, config=config)
     halves = {
         name: tensor.half() if tensor.is_floating_point() else tensor
         for name, tensor in found.weights.items()
     }
     path = folder / found.path.resolve().name
-    path.write_bytes(encode_weights(info, path.stem, halves, state_sha256=""))
+    path.write_bytes(encode_weights(found.info.public(), path.stem, halves, state_sha256=""))
     return path
 
 

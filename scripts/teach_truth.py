@@ -142,8 +142,13 @@ def main() -> None:
     settings: dict[str, Any] = {"kind": "symmetric", "canonical": True}
     for setting in options.network:
         name, _, value = setting.partition("=")
-        settings[name] = int(value) if value.isdigit() else {"true": True}.get(value, value)
-    config = NetworkConfig(**settings)
+        words = {"true": True, "false": False}
+        settings[name] = int(value) if value.isdigit() else words.get(value, value)
+    try:
+        config = NetworkConfig(**settings)
+        config.check()
+    except (TypeError, ValueError) as error:
+        parser.error(str(error))
     torch.set_num_threads(1)
     torch.manual_seed(options.seed)
     network = build(config, RULES)

@@ -440,15 +440,22 @@ def test_a_learner_learns_what_it_is_shown(head: str) -> None:
     assert (playing.value.sign() == torch.from_numpy(values)).all()
 
 
-def test_the_matrices_of_blocks_are_learnt_by_muon_and_nothing_else_is() -> None:
-    config = NetworkConfig("patterns", width=16, blocks=2, gated=True)
-    net = build(config, RULES)
+@pytest.mark.parametrize(
+    ("kind", "parts"), [("patterns", ("weight",)), ("symmetric", ("singles", "pairs"))]
+)
+def test_the_matrices_of_blocks_are_learnt_by_muon_and_nothing_else_is(
+    kind: str, parts: tuple[str, ...]
+) -> None:
+    net = build(NetworkConfig(kind, width=16, blocks=2, gated=kind == "patterns"), RULES)
     adam, muon = make_optimisers(net, LearnerConfig(matrix_rate=0.5), torch.device("cpu"))
     names = {id(p): name for name, p in net.named_parameters()}
     by_muon = {names[id(p)] for group in muon.param_groups for p in group["params"]}
     by_adam = {names[id(p)] for group in adam.param_groups for p in group["params"]}
     assert by_muon == {
-        f"body.{n}.layers.{part}.weight" for n in (1, 2) for part in ("pair", "last")
+        f"body.{n}.layers.{layer}.{part}"
+        for n in (1, 2)
+        for layer in ("pair", "last")
+        for part in parts
     }
     assert by_adam == set(names.values()) - by_muon
     assert len(make_optimisers(net, LearnerConfig(matrix_rate=0), torch.device("cpu"))) == 1

@@ -74,7 +74,8 @@ def test_a_task_plays_its_numbers_to_their_ends(tmp_path: Path) -> None:
         games = unpack(play_task(config, Task(number, 0), inference).batch)
         assert [game.number for game in games] == list(range(6 * number, 6 * number + 6))
         for game in games:
-            assert game.truncated or game.resigned or kernel.is_over(game.end, RULES.code)
+            unfinished = game.truncated or game.drawn or game.resigned
+            assert unfinished or kernel.is_over(game.end, RULES.code)
 
 
 def test_packed_games_are_the_same_games(tmp_path: Path) -> None:
@@ -84,6 +85,7 @@ def test_packed_games_are_the_same_games(tmp_path: Path) -> None:
     evaluator = make_evaluator(config, torch.device("cpu"))
     games = drive(TaskGroup(config, range(12)).walk_to_the_end(), evaluator)
     assert len({game.truncated for game in games}) == 2
+    games[0].drawn = True
     again = unpack(pack(games))
     assert texts(again) == texts(games)
     assert [type(value) for value in vars(again[0]).values()] == [

@@ -1,4 +1,4 @@
-"""The kernel of gated patterns networks against the network itself."""
+"""The kernels of gated patterns and of symmetric networks against the networks themselves."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from trainers.inference import Inference
 from trainers.network import NetworkConfig, PolicyValueNetwork, build
 from trainers.pattern_kernel import PatternKernel, can_run
 from trainers.search.tree import Ints
+from trainers.symmetric_kernel import SymmetricKernel
 
 CPU = torch.device("cpu")
+KERNELS = {"patterns": PatternKernel, "symmetric": SymmetricKernel}
 
 
 def positions(rules: Rules, games: int) -> Ints:
@@ -28,10 +30,13 @@ def positions(rules: Rules, games: int) -> Ints:
     return np.array(found, dtype=np.int64)
 
 
-def network(rules: Rules, seed: int = 0, canonical: bool = True) -> PolicyValueNetwork:
+def network(
+    rules: Rules, seed: int = 0, canonical: bool = True, kind: str = "patterns"
+) -> PolicyValueNetwork:
     """A network with no weight left at its first value: a fresh block would do nothing."""
     torch.manual_seed(seed)
-    config = NetworkConfig("patterns", width=24, blocks=2, canonical=canonical, gated=True)
+    gated = kind == "patterns"
+    config = NetworkConfig(kind, width=24, blocks=2, canonical=canonical, gated=gated)
     net = build(config, rules)
     with torch.no_grad():
         for weights in net.parameters():
@@ -40,11 +45,17 @@ def network(rules: Rules, seed: int = 0, canonical: bool = True) -> PolicyValueN
 
 
 @pytest.mark.parametrize("canonical", [False, True])
-@pytest.mark.parametrize("text", ["advanced", "mature", "advanced greedy", "advanced levels=3"])
-def test_the_kernel_answers_as_the_network_does(text: str, canonical: bool) -> None:
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        *((kind, text) for kind in KERNELS for text in ("advanced", "mature", "advanced levels=3")),
+        ("patterns", "advanced greedy"),
+    ],
+)
+def test_the_kernel_answers_as_the_network_does(kind: str, text: str, canonical: bool) -> None:
     rules = Rules.of(text)
-    evaluator = Evaluator(network(rules, canonical=canonical), rules, CPU)
-    assert evaluator.kernel is not None
+    evaluator = Evaluator(network(rules, canonical=canonical, kind=kind), rules, CPU)
+    assert isinstance(evaluator.kernel, KERNELS[kind])
     packed = positions(rules, games=20)
     logits, values = evaluator(packed)
     evaluator.kernel = None  # torch's own layers
@@ -57,9 +68,10 @@ def test_the_kernel_answers_as_the_network_does(text: str, canonical: bool) -> N
         assert np.count_nonzero(logits[row]) <= len(legal)
 
 
-def test_positions_are_answered_alone_as_in_a_batch() -> None:
+@pytest.mark.parametrize("kind", KERNELS)
+def test_positions_are_answered_alone_as_in_a_batch(kind: str) -> None:
     rules = Rules.of("advanced")
-    answer = PatternKernel(network(rules), rules)
+    answer = KERNELS[kind](network(rules, kind=kind), rules)
     packed = positions(rules, games=2)
     logits, values = answer(packed)
     for row in range(len(packed)):
@@ -68,35 +80,49 @@ def test_positions_are_answered_alone_as_in_a_batch() -> None:
         assert np.allclose(alone_value[0], values[row], atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["body.0.table.weight", "body.1.layers.pair.bias", "policy.bias"])
-def test_what_is_no_number_is_not_hidden(name: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("patterns", "body.0.table.weight"),
+        ("patterns", "body.1.layers.pair.bias"),
+        ("patterns", "policy.bias"),
+        ("symmetric", "body.0.table"),
+        ("symmetric", "body.1.layers.pair.bias"),
+        ("symmetric", "body.1.layers.last.pairs"),
+        ("symmetric", "policy.base_bias"),
+    ],
+)
+def test_what_is_no_number_is_not_hidden(kind: str, name: str) -> None:
     rules = Rules.of("advanced")
-    net = network(rules)
+    net = network(rules, kind=kind)
     net.state_dict()[name].fill_(float("nan"))
-    logits, values = PatternKernel(net, rules)(positions(rules, games=1))
+    logits, values = KERNELS[kind](net, rules)(positions(rules, games=1))
     assert not np.isfinite(logits).all()
-    assert np.isfinite(values).all() == (name == "policy.bias")
+    assert np.isfinite(values).all() == name.startswith("policy.")
 
 
-def test_new_weights_reach_the_kernel() -> None:
+@pytest.mark.parametrize("kind", KERNELS)
+def test_new_weights_reach_the_kernel(kind: str) -> None:
     rules = Rules.of("advanced")
-    evaluator = Evaluator(network(rules, seed=0), rules, CPU)
-    other = network(rules, seed=1)
+    evaluator = Evaluator(network(rules, seed=0, kind=kind), rules, CPU)
+    other = network(rules, seed=1, kind=kind)
     packed = positions(rules, games=1)
     before = evaluator(packed)[1]
     evaluator.take(other)
     expected = Evaluator(other, rules, CPU)(packed)[1]
     assert not np.allclose(before, expected)
     assert np.array_equal(evaluator(packed)[1], expected)
-    arrays = {name: tensor.numpy() for name, tensor in network(rules, seed=0).state_dict().items()}
+    first = network(rules, seed=0, kind=kind).state_dict()
+    arrays = {name: tensor.numpy() for name, tensor in first.items()}
     evaluator.load(arrays)
     assert np.array_equal(evaluator(packed)[1], before)
 
 
+@pytest.mark.parametrize("kind", KERNELS)
 @pytest.mark.parametrize("background", [False, True])
-def test_late_answers_are_the_kernels(background: bool) -> None:
+def test_late_answers_are_the_kernels(background: bool, kind: str) -> None:
     rules = Rules.of("advanced")
-    evaluator = Evaluator(network(rules), rules, CPU)
+    evaluator = Evaluator(network(rules, kind=kind), rules, CPU)
     inference = Inference(evaluator, background)
     parts = np.array_split(positions(rules, games=2), 3)
     pending = [inference.submit(part) for part in parts]

@@ -140,6 +140,11 @@ def test_widths_that_do_not_split_are_refused() -> None:
         build(NetworkConfig("symmetric", width=20), RULES)
 
 
+def test_rules_that_are_not_symmetric_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^kind: .*advanced greedy"):
+        build(NetworkConfig("symmetric"), Rules.of("advanced greedy"))
+
+
 def test_muon_moves_matrices_as_torch_does_and_stacks_of_them_too() -> None:
     torch.manual_seed(0)
     begun = [torch.randn(shape) for shape in ((8, 5), (5, 8), (8, 5))]
@@ -159,5 +164,5 @@ def test_muon_moves_matrices_as_torch_does_and_stacks_of_them_too() -> None:
             optimiser.step()
     for one, other, first in zip(mine, theirs, begun, strict=True):
         assert (one - first).abs().max() > 0.1
-        assert torch.allclose(one, other, atol=1e-3)
+        assert torch.allclose(one, other, atol=1e-2)  # torch's is in bfloat16 on any processor
     assert torch.allclose(stack, torch.stack([mine[0], mine[2]]), atol=1e-3)

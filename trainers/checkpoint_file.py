@@ -17,7 +17,7 @@ import re
 import subprocess
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -106,6 +106,13 @@ class CheckpointInfo:
         object.__setattr__(self, "step", check_count("step", self.step, least=0))
         for name in _JSON_FIELDS:
             object.__setattr__(self, name, _json_copy(name, getattr(self, name)))
+
+    def public(self) -> CheckpointInfo:
+        """The same without the folders of the machine that it was trained on."""
+        hidden = {name: "" for name in ("run", "resume") if name in self.config}
+        if "initial" in self.config:
+            hidden["initial"] = Path(self.config["initial"]).name
+        return replace(self, config={**self.config, **hidden})
 
     def to_metadata(self) -> dict[str, str]:
         return {

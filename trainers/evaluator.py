@@ -17,12 +17,12 @@ from pylos_env.geometry import ACTION_SYMMETRIES
 from pylos_env.kernel import NUM_ACTIONS
 from pylos_env.observation import Observer
 from pylos_env.rules import Rules
+from trainers import pattern_kernel, symmetric_kernel
 from trainers.checkpoints import CheckpointError
-from trainers.network import LINEAR_HEADS, PolicyValueNetwork
-from trainers.pattern_kernel import PatternKernel, can_run, write_legal_logits
+from trainers.network import LINEAR_HEADS, NetworkConfig, PolicyValueNetwork
+from trainers.pattern_kernel import PatternKernel, write_legal_logits
 from trainers.search.tree import Floats, Ints
 from trainers.symmetric_kernel import SymmetricKernel
-from trainers.symmetric_kernel import can_run as runs_symmetric
 
 BATCH_STEP: Final = 64
 """Batches in bfloat16 on a CPU have so many rows, or twice, three times, ... as many: a product is
@@ -49,10 +49,10 @@ class Evaluator:
         padded = device.type == "cpu" and dtype == torch.bfloat16
         self._batch_step = BATCH_STEP if padded else 1
         self.kernel: SymmetricKernel | PatternKernel | LegalOnly | None = None
-        if device.type == "cpu" and dtype == torch.float32 and can_run(network.config):
-            self.kernel = PatternKernel(self.network, rules)
-        elif device.type == "cpu" and dtype == torch.float32 and runs_symmetric(network.config):
-            self.kernel = SymmetricKernel(self.network, rules)
+        if device.type == "cpu" and dtype == torch.float32 and has_kernel(network.config):
+            symmetric = network.config.kind == "symmetric"
+            make = SymmetricKernel if symmetric else PatternKernel
+            self.kernel = make(self.network, rules)
         elif device.type == "cpu" and isinstance(network.policy, LINEAR_HEADS):
             self.kernel = LegalOnly(self)
 
@@ -110,6 +110,11 @@ class Evaluator:
             raise CheckpointError(
                 f"{name} was trained under the rules '{self.rules}', but the game has '{rules}'"
             )
+
+
+def has_kernel(config: NetworkConfig) -> bool:
+    """Whether a kernel of our own runs such a network on a CPU, in float32."""
+    return pattern_kernel.can_run(config) or symmetric_kernel.can_run(config)
 
 
 class LegalOnly:

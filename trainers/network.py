@@ -48,7 +48,7 @@ class NetworkConfig:
     """Which network, and how large."""
 
     kind: str = "resmlp"
-    """symmetric, patterns, mlp, mlp_deep, resmlp or resnet."""
+    """symmetric (for rules that are), patterns, mlp, mlp_deep, resmlp or resnet."""
     width: int = 256
     """symmetric, patterns, resmlp: width of the blocks."""
     blocks: int = 2
@@ -62,7 +62,7 @@ class NetworkConfig:
     """scalar: one number; wdl: chances of winning, drawing, losing."""
     canonical: bool = False
     """Show it each position under the one of the board's symmetries that comes first: it has an
-    eighth to learn. Without effect where the rules are not symmetric."""
+    eighth to learn, unless it is symmetric itself. Without effect where the rules are not."""
 
     def check(self) -> None:
         """Refuse what cannot work; the message begins with the setting's name."""
@@ -121,6 +121,10 @@ class PolicyValueNetwork(nn.Module):
 def build(config: NetworkConfig, rules: Rules) -> PolicyValueNetwork:
     """A fresh network; seed torch beforehand for a repeatable one."""
     config.check()
+    if config.kind == "symmetric" and not rules.symmetric:
+        raise ValueError(
+            f"kind: a symmetric network cannot know the rules '{rules}', which are not"
+        )
     shape = Observer(config.observation, rules).shape
     values = 3 if config.value_head == "wdl" else 1
     if config.kind == "mlp":

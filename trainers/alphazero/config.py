@@ -49,8 +49,8 @@ class SelfPlayConfig:
     """The largest share of random actions in a game; each game has its own, uniform up to here.
     Without them games come to resemble each other, and teach little."""
     repetition_draws: bool = True
-    """A game is drawn where a position comes again with no random action in between: both sides
-    would go on like that for ever. Nothing else tells drawn positions from won ones."""
+    """A game counts as drawn where a position comes again with no random action in between. Without
+    it a position that can be played on for ever is worth what the network says it is."""
     temperature_plies: int = 15
     """PUCT: plies drawn at the search's temperature; later ones play the most visited action."""
     memory: int = 65_536
@@ -350,6 +350,10 @@ def check(config: AlphaZeroConfig) -> None:
         rules = Rules.of(config.rules)
     except PylosError as error:
         raise ConfigError(f"rules: {error}") from None
+    if not rules.symmetric and config.network.kind == "symmetric":
+        raise ConfigError(
+            f"network.kind: the rules '{rules}' are not symmetric, choose another, such as patterns"
+        )
     if not rules.symmetric and config.learner.symmetries:
         raise ConfigError(
             f"learner.symmetries: the rules '{rules}' are not symmetric, set it to false"

@@ -127,7 +127,7 @@ def make_optimisers(
     inner: list[nn.Parameter] = []
     if config.matrix_rate:
         blocks = [block for block in network.modules() if isinstance(block, ResidualBlock)]
-        inner = [p for block in blocks for p in block.parameters() if p.ndim >= 2]
+        inner = [p for block in blocks for p in block.parameters() if p.ndim in (2, 3)]
     taken = {id(p) for p in inner}
     matrices = [p for p in network.parameters() if p.ndim > 1 and id(p) not in taken]
     others = [p for p in network.parameters() if p.ndim <= 1]

@@ -49,8 +49,8 @@ class Muon(torch.optim.Optimizer):
             state, gradient = self.state[matrices], matrices.grad
             assert gradient is not None
             if not state:
-                state["momentum"] = torch.zeros_like(matrices)
-            mean = state["momentum"].lerp_(gradient, 1 - MOMENTUM)
+                state["momentum_buffer"] = torch.zeros_like(matrices)
+            mean = state["momentum_buffer"].lerp_(gradient, 1 - MOMENTUM)
             wanted.append(gradient.lerp(mean, MOMENTUM))
         rows, columns = params[0].shape[-2:]
         moved = orthogonal(torch.stack(wanted).reshape(-1, rows, columns))

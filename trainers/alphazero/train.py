@@ -40,7 +40,6 @@ from trainers.alphazero.reporting import Recent, figures_of, mean, record_of
 from trainers.alphazero.selfplay import Game, winner_of
 from trainers.alphazero.targets import samples_of
 from trainers.checkpoints import (
-    CheckpointError,
     CheckpointInfo,
     RunFolder,
     check_fits,
@@ -51,8 +50,8 @@ from trainers.checkpoints import (
 from trainers.distributed import ALONE, Rank, joined
 from trainers.evaluator import Evaluator
 from trainers.metrics import Metrics, open_metrics
-from trainers.network import NetworkConfig, PolicyValueNetwork, build
-from trainers.players import find_checkpoint
+from trainers.network import PolicyValueNetwork, build
+from trainers.players import find_checkpoint, load_evaluator
 from trainers.running import flushing_denormals, heeding_signals, torch_threads
 
 
@@ -99,15 +98,16 @@ def first_network(config: AlphaZeroConfig) -> PolicyValueNetwork:
     if config.initial and not config.resume:
         try:
             checkpoint = load_weights(find_checkpoint(config.initial)[0])
-            check_fits(checkpoint, rules, config.network.observation)
-            theirs = NetworkConfig(**checkpoint.info.network)
-            if theirs != config.network:
-                raise CheckpointError(
-                    f"{checkpoint.path} has another network, {theirs} instead of {config.network}"
-                )
+            check_fits(checkpoint, rules)
+            theirs = load_evaluator(checkpoint, "cpu").network
         except PylosError as error:
             raise ConfigError(f"initial: {error}") from None
-        network.load_state_dict(checkpoint.weights)
+        if theirs.config != config.network:
+            raise ConfigError(
+                f"initial: {checkpoint.path} has another network, {theirs.config} instead of "
+                f"{config.network}"
+            )
+        network.load_state_dict(theirs.state_dict())
     return network
 
 

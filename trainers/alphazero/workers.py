@@ -21,13 +21,11 @@ from pylos_env.rules import Rules
 from trainers.alphazero.config import AlphaZeroConfig
 from trainers.alphazero.selfplay import Game, GameGroup, Tally
 from trainers.distributed import ALONE, Rank
-from trainers.evaluator import Evaluator
+from trainers.evaluator import Evaluator, has_kernel
 from trainers.inference import Inference
 from trainers.network import PolicyValueNetwork, build, fast_dtype
-from trainers.pattern_kernel import can_run
 from trainers.running import spawning, torch_threads
 from trainers.search import Walk, drive, drive_together
-from trainers.symmetric_kernel import can_run as runs_symmetric
 
 Weights = dict[str, torch.Tensor]
 
@@ -84,7 +82,7 @@ def make_group(config: AlphaZeroConfig, index: int, rank: Rank = ALONE) -> GameG
 def make_evaluator(config: AlphaZeroConfig, device: torch.device) -> Evaluator:
     """A network that plays; `take` gives it its weights."""
     rules = Rules.of(config.rules)
-    by_kernel = device.type == "cpu" and (can_run(config.network) or runs_symmetric(config.network))
+    by_kernel = device.type == "cpu" and has_kernel(config.network)
     dtype = torch.float32 if by_kernel else fast_dtype(device)
     if config.selfplay.precision != "auto":
         dtype = getattr(torch, config.selfplay.precision)

@@ -64,6 +64,7 @@ def card(facts: Facts) -> str:
 def _origin(facts: Facts) -> str:
     info = facts.info
     sizes = {
+        "symmetric": ("width", "blocks"),
         "patterns": ("width", "blocks"),
         "resmlp": ("width", "blocks"),
         "resnet": ("channels", "blocks"),
@@ -276,7 +277,7 @@ def _interface(facts: Facts) -> str:
 
 def _canonical(facts: Facts) -> str:
     text = (
-        "The network is *canonical*: it knows each position under one of the board's eight "
+        "The network is *canonical*: it is shown each position under one of the board's eight "
         "symmetries only, the one whose image comes first (`kernel.canonical_symmetry`). "
         "`checkpoint:` players turn the position and turn the logits back."
     )
@@ -285,6 +286,8 @@ def _canonical(facts: Facts) -> str:
             f" So does the graph in `{ONNX_FILE}`: it takes the observation of the position as it "
             "is, and its logits are of the actions as they are numbered there."
         )
+    if facts.info.network["kind"] == "symmetric":
+        return text + " Being symmetric, it answers every image alike, but for rounding."
     return text + f" Whoever builds the network of `{WEIGHTS_FILE}` by hand has to do the same."
 
 

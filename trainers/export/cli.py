@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import secrets
 import shutil
@@ -16,7 +15,7 @@ from pylos_env.errors import PylosError
 from pylos_env.oracle import benchmark
 from pylos_env.oracle.labels import has_labels
 from pylos_env.oracle.measure import Report
-from trainers.checkpoint_file import Checkpoint, CheckpointInfo, encode_weights, load_weights
+from trainers.checkpoint_file import Checkpoint, encode_weights, load_weights
 from trainers.evaluator import Evaluator
 from trainers.export import onnx_file
 from trainers.export.card import CARD_FILE, ONNX_FILE, WEIGHTS_FILE, Facts, card
@@ -196,18 +195,13 @@ def entry_of(path: Path, simulations: int) -> ManifestEntry | None:
 
 def _weights(checkpoint: Checkpoint, saved_as: str) -> bytes:
     """The checkpoint's own content, without where the run lay and the state of its training."""
-    return encode_weights(_public(checkpoint.info), saved_as, checkpoint.weights, state_sha256="")
-
-
-def _public(info: CheckpointInfo) -> CheckpointInfo:
-    hidden = {name: "" for name in ("run", "resume") if name in info.config}
-    return dataclasses.replace(info, config={**info.config, **hidden})
+    return encode_weights(checkpoint.info.public(), saved_as, checkpoint.weights, state_sha256="")
 
 
 def _onnx(
     evaluator: Evaluator, checkpoint: Checkpoint, positions: int, seed: int
 ) -> tuple[bytes, Difference]:
-    facts = _public(checkpoint.info).to_metadata()
+    facts = checkpoint.info.public().to_metadata()
     data = onnx_file.encode(Exported(evaluator.network, evaluator.rules), facts)
     return data, onnx_file.compare(data, evaluator, positions, seed)
 
