@@ -331,6 +331,9 @@ def test_greedy_rules_refuse_symmetries(tmp_path: Path) -> None:
     config.learner.symmetries = False
     config.evaluation.oracle_every = 0
     check(config)
+    config = tiny(tmp_path, rules="advanced greedy", network=NetworkConfig("symmetric"))
+    with pytest.raises(ConfigError, match=r"^network\.kind: .*not symmetric"):
+        check(config)
 
 
 def test_a_replay_survives_its_state() -> None:
