@@ -69,7 +69,7 @@ class PlainSearch:
         logits, values = opinionated(np.array([node.position.packed]))
         legal = node.position.legal_actions()
         scores = logits[0, legal] - logits[0, legal].max()
-        shares = np.exp(scores)
+        shares = np.exp(scores / self.config.prior_temperature)
         shares /= shares.sum()
         for action, share in zip(legal, shares.tolist(), strict=True):
             node.children[action] = Node(node.position.play(action), share)
@@ -186,7 +186,7 @@ class PlainGumbel(PlainSearch):
             mixed += visits * known / sum(child.prior for child in seen)
             mixed /= 1 + visits
         scale = (self.config.c_visit + max(c.visits for c in children)) * self.config.c_scale
-        logits = [math.log(child.prior) for child in children]
+        logits = [self.config.prior_temperature * math.log(child.prior) for child in children]
         top = max(logits)
         return [
             logit - top + scale * ((mixed if w is None else w) + 1) / 2
@@ -505,13 +505,28 @@ def test_dirichlet_noise_has_its_mean_and_spread() -> None:
     shares = []
     for key in range(1500):
         trees.used_edges[0] = 0
-        tree.expand(trees, 0, 0, RULES.code, np.zeros(303, np.float32), np.empty(64, np.int64))
+        tree.expand(
+            trees, 0, 0, RULES.code, np.zeros(303, np.float32), 1.0, np.empty(64, np.int64)
+        )
         roots.mix_dirichlet(trees, 0, key, 0.3, 1.0)
         shares.append(trees.prior[0, :16].copy())
     table = np.array(shares)
     assert table.sum(axis=1) == pytest.approx(np.ones(1500), abs=1e-5)
     assert table.mean(axis=0) == pytest.approx(np.full(16, 1 / 16), abs=0.015)
     assert table.var() == pytest.approx((1 / 16) * (15 / 16) / 5.8, rel=0.1)
+
+
+def test_priors_are_the_softmax_at_their_temperature_and_logits_stay() -> None:
+    """So the Gumbel root, which takes logits, is the network's, and what is below it is softer."""
+    logits, _ = opinionated(np.array([kernel.START]))
+    of_legal = logits[0, :16].astype(np.float64)  # the start's actions
+    for temperature in (0.5, 1.0, 2.0):
+        trees = tree.allocate(1, 2)
+        tree.plant(trees, np.array([kernel.START]))
+        tree.expand(trees, 0, 0, RULES.code, logits[0], temperature, np.empty(64, np.int64))
+        shares = np.exp(of_legal / temperature)
+        assert trees.prior[0, :16] == pytest.approx(shares / shares.sum(), rel=1e-5)
+        assert trees.logit[0, :16] == pytest.approx(of_legal - of_legal.max(), rel=1e-5)
 
 
 def test_temperature_draws_from_the_visits() -> None:
@@ -591,6 +606,8 @@ def test_evaluators_of_another_shape_are_refused() -> None:
         ({"dirichlet_alpha": 0.0}, "dirichlet_alpha"),
         ({"dirichlet_fraction": 1.5}, "dirichlet_fraction"),
         ({"temperature": math.nan}, "temperature"),
+        ({"prior_temperature": 0}, "prior_temperature"),
+        ({"prior_temperature": math.nan}, "prior_temperature"),
     ],
 )
 def test_bad_settings_are_refused(change: dict[str, object], message: str) -> None:

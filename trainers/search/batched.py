@@ -52,6 +52,9 @@ class SearchConfig:
     """How the root spends them: see `roots`."""
     c_puct: float = 1.5
     """Weight of the priors against the values."""
+    prior_temperature: float = 2.0
+    """Of the priors: above 1, actions that the network thinks little of are looked at sooner. The
+    Gumbel root takes logits as they are."""
     fpu_reduction: float = 0.25
     """How much less than its parent an unvisited action is worth at first."""
     max_considered: int = 16
@@ -78,8 +81,9 @@ class SearchConfig:
         for name in ("c_puct", "fpu_reduction", "gumbel_scale", "c_visit", "c_scale"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name}: expected 0 or more, got {getattr(self, name)!r}")
-        if not self.dirichlet_alpha > 0:
-            raise ValueError(f"dirichlet_alpha: expected more than 0, got {self.dirichlet_alpha!r}")
+        for name in ("dirichlet_alpha", "prior_temperature"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}: expected more than 0, got {getattr(self, name)!r}")
         if not 0 <= self.dirichlet_fraction <= 1:
             raise ValueError(
                 f"dirichlet_fraction: expected 0 to 1, got {self.dirichlet_fraction!r}"
@@ -155,7 +159,8 @@ class Search:
 
         tree.plant(trees, packed)
         logits, values = yield packed
-        check_finite(_expand_roots(trees, self.rules.code, logits, values))
+        code, temperature = self.rules.code, config.prior_temperature
+        check_finite(_expand_roots(trees, code, logits, values, temperature))
         gumbel = config.root == "gumbel"
         if gumbel:
             _write_noise(trees, keys, config.gumbel_scale, self._noise)
@@ -165,7 +170,7 @@ class Search:
             count = _select(
                 trees,
                 leaves,
-                self.rules.code,
+                code,
                 number,
                 simulations,
                 plies_left,
@@ -184,7 +189,7 @@ class Search:
                 logits, values = yield trees.packed[rows, leaves.node[rows]]
             else:
                 logits, values = logits[:0], values[:0]
-            check_finite(_grow(trees, leaves, self.rules.code, games, logits, values))
+            check_finite(_grow(trees, leaves, code, games, logits, values, temperature))
         return result_of(trees, keys, config, self._noise if gumbel else None)
 
 
@@ -269,13 +274,15 @@ def _first_over(packed: Ints, rules: int) -> int:
 
 
 @jit
-def _expand_roots(trees: Trees, rules: int, logits: Floats, values: Floats) -> bool:
+def _expand_roots(
+    trees: Trees, rules: int, logits: Floats, values: Floats, temperature: float
+) -> bool:
     """Give every root its edges; returns whether all numbers are finite."""
     legal = np.empty(MAX_LEGAL, dtype=np.int64)
     finite = True
     for game in range(len(values)):
         trees.value[game, ROOT] = values[game]
-        finite &= tree.expand(trees, game, ROOT, rules, logits[game], legal)
+        finite &= tree.expand(trees, game, ROOT, rules, logits[game], temperature, legal)
         finite &= np.isfinite(values[game])
     return finite
 
@@ -332,7 +339,13 @@ def _select(
 
 @jit
 def _grow(
-    trees: Trees, leaves: Leaves, rules: int, num_games: int, logits: Floats, values: Floats
+    trees: Trees,
+    leaves: Leaves,
+    rules: int,
+    num_games: int,
+    logits: Floats,
+    values: Floats,
+    temperature: float,
 ) -> bool:
     """Give every new leaf its value and edges, and carry all leaves' values to their roots.
 
@@ -348,7 +361,7 @@ def _grow(
         if leaves.kind[game] == LEAF_TO_EVALUATE:
             trees.value[game, node] = values[row]
             leaves.value[game] = values[row]
-            finite &= tree.expand(trees, game, node, rules, logits[row], legal)
+            finite &= tree.expand(trees, game, node, rules, logits[row], temperature, legal)
             finite &= np.isfinite(values[row])
             row += 1
         tree.back_up(trees, game, node, leaves.value[game])

@@ -69,7 +69,10 @@ class GameSearch:
         if self._trees.num_edges[GAME, ROOT] == 0:
             tree.plant(self._trees, roots)
             logits, values = ask(evaluate, roots)
-            check_finite(_expand(self._trees, self.rules.code, ROOT, logits[0], values[0]))
+            temperature = self.config.prior_temperature
+            check_finite(
+                _expand(self._trees, self.rules.code, ROOT, logits[0], values[0], temperature)
+            )
         done = 0
         while done < self.config.simulations and self._trees.proven[GAME, ROOT] == UNPROVEN:
             done += self._round(evaluate, self.config.simulations - done, plies_left)
@@ -100,15 +103,18 @@ class GameSearch:
         if count:
             nodes = waiting[:count]
             logits, values = ask(evaluate, trees.packed[GAME, nodes])
-            check_finite(_finish(trees, self.rules.code, nodes, logits, values))
+            temperature = config.prior_temperature
+            check_finite(_finish(trees, self.rules.code, nodes, logits, values, temperature))
         return done
 
 
 @jit
-def _expand(trees: Trees, rules: int, node: int, logits: Floats, value: float) -> bool:
+def _expand(
+    trees: Trees, rules: int, node: int, logits: Floats, value: float, temperature: float
+) -> bool:
     trees.value[GAME, node] = value
     legal = np.empty(MAX_LEGAL, dtype=np.int64)
-    finite = tree.expand(trees, GAME, node, rules, logits, legal)
+    finite = tree.expand(trees, GAME, node, rules, logits, temperature, legal)
     return finite and bool(np.isfinite(value))
 
 
@@ -159,15 +165,21 @@ def _collect(
 
 @jit
 def _finish(
-    trees: Trees, rules: int, nodes: npt.NDArray[np.int32], logits: Floats, values: Floats
+    trees: Trees,
+    rules: int,
+    nodes: npt.NDArray[np.int32],
+    logits: Floats,
+    values: Floats,
+    temperature: float,
 ) -> bool:
     """Give the waiting leaves their values and edges; returns whether all numbers are finite."""
     finite = True
     for node in nodes:
         _add_virtual_loss(trees, node, -1)
     for number in range(len(nodes)):
-        finite &= _expand(trees, rules, nodes[number], logits[number], values[number])
-        tree.back_up(trees, GAME, nodes[number], values[number])
+        answer, value = logits[number], values[number]
+        finite &= _expand(trees, rules, nodes[number], answer, value, temperature)
+        tree.back_up(trees, GAME, nodes[number], value)
     return finite
 
 

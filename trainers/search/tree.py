@@ -131,10 +131,18 @@ def plant(trees: Trees, packed: Ints) -> None:
 
 
 @jit
-def expand(trees: Trees, game: int, node: int, rules: int, logits: Floats, legal: Ints) -> bool:
+def expand(
+    trees: Trees,
+    game: int,
+    node: int,
+    rules: int,
+    logits: Floats,
+    temperature: float,
+    legal: Ints,
+) -> bool:
     """Give a node its edges; `logits` [303]; `legal` is room for the legal actions.
 
-    Returns whether all its logits are finite.
+    Priors are the logits' softmax at a temperature. Returns whether all logits are finite.
     """
     count = write_legal(trees.packed[game, node], rules, legal)
     first = trees.used_edges[game]
@@ -147,11 +155,12 @@ def expand(trees: Trees, game: int, node: int, rules: int, logits: Floats, legal
     for number in range(count):
         largest = max(largest, logits[legal[number]])
     total = np.float32(0)
+    sharpness = np.float32(1 / temperature)
     for number in range(count):
         edge = first + number
         trees.action[game, edge] = legal[number]
         trees.logit[game, edge] = logits[legal[number]] - largest
-        trees.prior[game, edge] = np.exp(trees.logit[game, edge])
+        trees.prior[game, edge] = np.exp(sharpness * trees.logit[game, edge])
         trees.child[game, edge] = NO_NODE
         trees.edge_visits[game, edge] = 0
         trees.edge_value[game, edge] = 0
