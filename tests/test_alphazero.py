@@ -892,6 +892,7 @@ def test_the_command_refuses_before_work_begins(tmp_path: Path) -> None:
         ("search.simulation=3", "simulation"),
         ("search.simulations=0", "simulations"),
         ("rules=chess", "unknown rules"),
+        ("initial=nobody", "nobody"),
         ("resume=nowhere", "nowhere"),
     ):
         command = [sys.executable, "-m", "trainers.alphazero", word, "budget.steps=1"]
@@ -900,8 +901,16 @@ def test_the_command_refuses_before_work_begins(tmp_path: Path) -> None:
         assert child.returncode != 0
         assert message in out + err
         assert "Traceback" not in err
-        assert not list(tmp_path.rglob("*.safetensors"))
+        assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_refused_run_leaves_a_folder_that_was_asked_for_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    command = [sys.executable, "-m", "trainers.alphazero", "rules=chess", f"run={tmp_path}"]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert child.returncode == 1
+    assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
 def test_a_resumed_run_keeps_its_settings(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ anew or a cluster has put the job back into its queue, the job goes on with it.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -66,8 +67,16 @@ def start(given: DictConfig, schema: type, train: Callable[[Any], object]) -> No
     except (PylosError, OmegaConfBaseException) as error:
         if sweeping:
             raise
+        if not (given.resume or given.run or follows()):
+            leave_nothing(Path(hydra.runtime.output_dir), hydra.job.name)
         print(error, file=sys.stderr)
         sys.exit(1)
+
+
+def leave_nothing(folder: Path, job: str) -> None:
+    """Remove the folder that Hydra made for a refused run, if nothing but its record is there."""
+    if folder.is_dir() and {path.name for path in folder.iterdir()} == {".hydra", f"{job}.log"}:
+        shutil.rmtree(folder)
 
 
 def follows() -> bool:

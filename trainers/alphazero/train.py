@@ -65,6 +65,8 @@ def _train(config: AlphaZeroConfig, metrics: Metrics | None, rank: Rank) -> Path
     check(config)
     if config.learner.batch % (config.learner.accumulate * rank.count):
         raise ConfigError(f"learner.batch: {rank.count} processes cannot share it evenly")
+    if config.initial:
+        first_network(config)  # what does not fit is refused before there is a folder
     path = Path(config.resume or config.run)
     if str(path) == ".":
         raise PylosError("run: expected a folder for the run, or resume=<folder>")
