@@ -622,6 +622,19 @@ def test_openings_and_full_searches_have_their_shares() -> None:
     assert recorded / sum(len(game.actions) for game in games) == pytest.approx(0.3, abs=0.04)
 
 
+@pytest.mark.parametrize("skew", [1.0, 2.0])
+def test_openings_are_as_long_as_their_skew_has_it(skew: float) -> None:
+    """Of 5 numbers of plies, n is drawn with chance ((n + 1) / 5)^(1 / skew) - (n / 5)^(1 / skew).
+
+    No sphere can be raised or taken back so early, so spheres count the plies.
+    """
+    config = SelfPlayConfig(games=4000, opening_share=1.0, opening_plies=4, opening_skew=skew)
+    group = GameGroup(RULES, SearchConfig(simulations=1), config, 7, 0, 1)
+    spheres = np.bitwise_count(group.packed & ((1 << kernel.SIDE_SHIFT) - 1))
+    shares = np.bincount(spheres, minlength=5) / 4000
+    assert shares == pytest.approx(np.diff((np.arange(6) / 5) ** (1 / skew)), abs=0.03)
+
+
 def test_openings_end_with_a_turn() -> None:
     for key in range(300):
         start = selfplay.random_opening(RULES.code, key, key % 40)

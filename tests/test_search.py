@@ -505,9 +505,7 @@ def test_dirichlet_noise_has_its_mean_and_spread() -> None:
     shares = []
     for key in range(1500):
         trees.used_edges[0] = 0
-        tree.expand(
-            trees, 0, 0, RULES.code, np.zeros(303, np.float32), 1.0, np.empty(64, np.int64)
-        )
+        tree.expand(trees, 0, 0, RULES.code, np.zeros(303, np.float32), 1.0, np.empty(64, np.int64))
         roots.mix_dirichlet(trees, 0, key, 0.3, 1.0)
         shares.append(trees.prior[0, :16].copy())
     table = np.array(shares)

@@ -44,7 +44,10 @@ class SelfPlayConfig:
     opening_share: float = 0.75
     """Share of games that begin with random plies."""
     opening_plies: int = 40
-    """The most random plies that a game begins with; their number is uniform up to here."""
+    """The most random plies that a game begins with."""
+    opening_skew: float = 1.0
+    """1: all numbers of random plies are as likely. Above 1 fewer are likelier: a uniform share is
+    raised to this power."""
     stray_share: float = 0.2
     """The largest share of random actions in a game; each game has its own, uniform up to here.
     Without them games come to resemble each other, and teach little."""
@@ -272,6 +275,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "selfplay.quick_simulations": (1, 10**6),
     "selfplay.opening_share": (0, 1),
     "selfplay.opening_plies": (0, 1000),
+    "selfplay.opening_skew": (0, 100),
     "selfplay.stray_share": (0, 1),
     "selfplay.temperature_plies": (0, 10**6),
     "selfplay.resign": (0, 1),

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pylos_env import kernel
 from pylos_env._jit import jit
-from pylos_env.kernel import draw, is_over, pick, play, random_action, side_of
+from pylos_env.kernel import draw, is_over, play, random_action, side_of
 from pylos_env.rules import Rules
 from trainers.alphazero.config import SelfPlayConfig
 from trainers.search import (
@@ -124,7 +124,8 @@ class GameGroup:
         key = draw(draw(self._seed, number), OPENING_STREAM)
         plies = 0
         if draw(key, 0) < config.opening_share * (1 << 63):
-            plies = pick(draw(key, 1), config.opening_plies + 1)
+            share = draw(key, 1) / (1 << 63)
+            plies = int((config.opening_plies + 1) * share**config.opening_skew)
         start = random_opening(self._rules.code, key, plies)
         self.packed[row] = start
         return Game(number, int(start), seen={int(start)})
