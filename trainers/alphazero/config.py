@@ -41,11 +41,11 @@ class SelfPlayConfig:
     """Share of moves that get all simulations and are learnt from; the others are quick."""
     quick_simulations: int = 8
     """Simulations of a quick move."""
-    opening_share: float = 0.75
+    opening_share: float = 0.9
     """Share of games that begin with random plies."""
     opening_plies: int = 40
     """The most random plies that a game begins with."""
-    opening_skew: float = 1.0
+    opening_skew: float = 2.0
     """1: all numbers of random plies are as likely. Above 1 fewer are likelier: a uniform share is
     raised to this power."""
     stray_share: float = 0.2
