@@ -48,8 +48,8 @@ STRENGTHS: Final = {
     "Beginner": "Weaker than a player of plain rules: a friendly first opponent.",
     "Novice": "About as strong as a player of plain rules.",
     "Intermediate": "Stronger than a player of plain rules.",
-    "Advanced": "About as strong as a search four turns deep.",
-    "Expert": "Stronger than a search four turns deep.",
+    "Advanced": "Stronger than a search four turns deep.",
+    "Expert": "Far stronger than a search four turns deep.",
 }
 """What the limits between the manifest's labels mean (`trainers.manifest.LEVELS`)."""
 

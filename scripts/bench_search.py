@@ -53,7 +53,11 @@ from trainers.search import Search, SearchConfig, batched
 
 RULES = Rules.of("advanced")
 CONFIG = SearchConfig(
-    simulations=SIMULATIONS, gumbel_scale=0.0, c_puct=C_PUCT, max_considered=MAX_CONSIDERED
+    simulations=SIMULATIONS,
+    gumbel_scale=0.0,
+    c_puct=C_PUCT,
+    prior_temperature=1.0,  # as its peers
+    max_considered=MAX_CONSIDERED,
 )
 CPU = torch.device("cpu")
 PARTS = {"_select": "select", "_grow": "expand and back up"}

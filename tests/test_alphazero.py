@@ -892,6 +892,8 @@ def test_the_classic_experiment_is_the_customers() -> None:
         ("budget.minutes=-3", "budget.minutes"),
         ("device=tpu", "device"),
         ("replay.start=2000000", "replay.start"),
+        ("selfplay.opening_skew=0", "selfplay.opening_skew"),
+        ("search.prior_temperature=0", "search.prior_temperature"),
     ],
 )
 def test_impossible_configs_are_refused_by_name(override: str, message: str) -> None:
@@ -914,11 +916,11 @@ def test_the_command_refuses_before_work_begins(tmp_path: Path) -> None:
         assert child.returncode != 0
         assert message in out + err
         assert "Traceback" not in err
-        assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert not list(tmp_path.rglob("runs/alphazero/*"))
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_refused_run_leaves_a_folder_that_was_asked_for_as_it_was(tmp_path: Path) -> None:
+def test_a_refused_run_keeps_what_lay_in_the_folder_it_was_given(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     command = [sys.executable, "-m", "trainers.alphazero", "rules=chess", f"run={tmp_path}"]
     child = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -710,7 +710,7 @@ def test_the_command_refuses_before_work_begins(tmp_path: Path) -> None:
         assert child.returncode != 0
         assert message in child.stdout + child.stderr
         assert "Traceback" not in child.stderr
-        assert not list(tmp_path.rglob("*.safetensors"))
+        assert not list(tmp_path.rglob("runs/ppo/*"))
     assert not (tmp_path / "nowhere").exists()
 
 

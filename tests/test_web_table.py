@@ -257,7 +257,7 @@ def test_one_network_may_be_several_levels(tmp_path: Path) -> None:
     ]
     for level in levels:
         NewGame(type="new_game", checkpoint=level.id)
-    assert levels[-1].description.startswith("About as strong as a search four turns deep. ")
+    assert levels[-1].description.startswith("Stronger than a search four turns deep. ")
 
 
 @pytest.mark.parametrize("number", [0, 1])

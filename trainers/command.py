@@ -67,15 +67,15 @@ def start(given: DictConfig, schema: type, train: Callable[[Any], object]) -> No
     except (PylosError, OmegaConfBaseException) as error:
         if sweeping:
             raise
+        print(error, file=sys.stderr)
         if not (given.resume or given.run or follows()):
             leave_nothing(Path(hydra.runtime.output_dir), hydra.job.name)
-        print(error, file=sys.stderr)
         sys.exit(1)
 
 
 def leave_nothing(folder: Path, job: str) -> None:
     """Remove the folder that Hydra made for a refused run, if nothing but its record is there."""
-    if folder.is_dir() and {path.name for path in folder.iterdir()} == {".hydra", f"{job}.log"}:
+    if folder.is_dir() and {path.name for path in folder.iterdir()} <= {".hydra", f"{job}.log"}:
         shutil.rmtree(folder)
 
 

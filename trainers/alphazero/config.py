@@ -46,8 +46,8 @@ class SelfPlayConfig:
     opening_plies: int = 40
     """The most random plies that a game begins with."""
     opening_skew: float = 2.0
-    """1: all numbers of random plies are as likely. Above 1 fewer are likelier: a uniform share is
-    raised to this power."""
+    """1: all numbers of random plies are as likely; above 1 fewer are likelier, below 1 more are: a
+    uniform share is raised to this power."""
     stray_share: float = 0.2
     """The largest share of random actions in a game; each game has its own, uniform up to here.
     Without them games come to resemble each other, and teach little."""
@@ -275,7 +275,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "selfplay.quick_simulations": (1, 10**6),
     "selfplay.opening_share": (0, 1),
     "selfplay.opening_plies": (0, 1000),
-    "selfplay.opening_skew": (0, 100),
+    "selfplay.opening_skew": (0.01, 100),
     "selfplay.stray_share": (0, 1),
     "selfplay.temperature_plies": (0, 10**6),
     "selfplay.resign": (0, 1),

@@ -125,7 +125,8 @@ class GameGroup:
         plies = 0
         if draw(key, 0) < config.opening_share * (1 << 63):
             share = draw(key, 1) / (1 << 63)
-            plies = int((config.opening_plies + 1) * share**config.opening_skew)
+            skewed = int((config.opening_plies + 1) * share**config.opening_skew)
+            plies = min(config.opening_plies, skewed)  # a share may be rounded to 1
         start = random_opening(self._rules.code, key, plies)
         self.packed[row] = start
         return Game(number, int(start), seen={int(start)})

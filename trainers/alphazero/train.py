@@ -65,7 +65,7 @@ def _train(config: AlphaZeroConfig, metrics: Metrics | None, rank: Rank) -> Path
     check(config)
     if config.learner.batch % (config.learner.accumulate * rank.count):
         raise ConfigError(f"learner.batch: {rank.count} processes cannot share it evenly")
-    if config.initial:
+    if config.initial and not config.resume:
         first_network(config)  # what does not fit is refused before there is a folder
     path = Path(config.resume or config.run)
     if str(path) == ".":

@@ -54,7 +54,8 @@ class SearchConfig:
     """Weight of the priors against the values."""
     prior_temperature: float = 2.0
     """Of the priors: above 1, actions that the network thinks little of are looked at sooner. The
-    Gumbel root takes logits as they are."""
+    Gumbel root scores by the logits as they are, and takes priors only for the mean that unvisited
+    actions count as."""
     fpu_reduction: float = 0.25
     """How much less than its parent an unvisited action is worth at first."""
     max_considered: int = 16
