@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
@@ -9,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
-from torch.nn import functional
 
 from pylos_env import kernel
 from pylos_env._jit import jit, jit_sums
@@ -21,6 +21,7 @@ from trainers import pattern_kernel, symmetric_kernel
 from trainers.checkpoints import CheckpointError
 from trainers.network import LINEAR_HEADS, NetworkConfig, PolicyValueNetwork
 from trainers.pattern_kernel import PatternKernel, write_legal_logits
+from trainers.products import linear
 from trainers.search.tree import Floats, Ints
 from trainers.symmetric_kernel import SymmetricKernel
 
@@ -158,15 +159,18 @@ class LegalOnly:
 
 
 def _features(body: nn.Module, batch: torch.Tensor) -> torch.Tensor:
-    """What a body makes of a batch, which may be overwritten."""
+    """What a body makes of a batch."""
     if not isinstance(body, nn.Sequential):
         made: torch.Tensor = body(batch)
         return made
-    for layer in body:
-        if isinstance(layer, nn.ReLU):
-            batch.relu_()
-        elif isinstance(layer, nn.Linear):  # without the cost of calling a module
-            batch = functional.linear(batch, layer.weight, layer.bias)
+    layers = deque(body)
+    while layers:
+        layer = layers.popleft()
+        if isinstance(layer, nn.Linear):
+            relu = bool(layers) and isinstance(layers[0], nn.ReLU)
+            if relu:
+                layers.popleft()
+            batch = linear(batch, layer.weight, layer.bias, relu)
         else:
             batch = layer(batch)
     return batch

@@ -34,6 +34,7 @@ from trainers.pattern_rows import (
     write_rows,
 )
 from trainers.patterns import Patterns
+from trainers.products import linear
 from trainers.search.tree import Floats, Ints
 
 EPSILON: Final = 1e-5
@@ -54,7 +55,7 @@ class Ends(NamedTuple):
 class Block(NamedTuple):
     """A gated block; the norm's own factors are part of the first matrix."""
 
-    pair: Tensor  # [width, 2 * width]
+    pair: Tensor  # [2 * width, width]
     pair_bias: Tensor
     last: Tensor  # [width, width]
     last_bias: Tensor
@@ -84,9 +85,9 @@ class PatternKernel:
         with torch.inference_mode():
             for block in self._blocks:
                 _normalise(sums, factors)
-                pair = torch.addmm(block.pair_bias, inner, block.pair)
+                pair = linear(inner, block.pair, block.pair_bias)
                 _gate(pair.numpy(), factors)
-                features += torch.addmm(block.last_bias, inner, block.last)
+                features += linear(inner, block.last, block.last_bias)
         logits = np.zeros((games, NUM_ACTIONS), dtype=np.float32)
         values = np.empty(games, dtype=np.float32)
         code, images = self._rules.code, ACTION_SYMMETRIES
@@ -136,9 +137,9 @@ def _block(block: nn.Module) -> Block:
     assert isinstance(gate, Gate)
     pair, last = gate.pair, gate.last
     return Block(
-        (pair.weight * gate.norm.weight).T.contiguous(),
+        pair.weight * gate.norm.weight,
         pair.bias + pair.weight @ gate.norm.bias,
-        last.weight.T.contiguous(),
+        last.weight.clone(),
         last.bias.clone(),
     )
 

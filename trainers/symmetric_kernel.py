@@ -24,6 +24,7 @@ from pylos_env.rules import Rules
 from trainers.network import NetworkConfig, PolicyValueNetwork, ResidualBlock
 from trainers.pattern_kernel import embed, write_legal_logits
 from trainers.pattern_rows import make_board
+from trainers.products import linear
 from trainers.search.tree import Floats, Ints
 from trainers.symmetric import (
     SymmetricEnd,
@@ -47,7 +48,7 @@ class Block(NamedTuple):
 
     scale: Floats  # [channels], of its norm
     singles: Tensor  # [4, channels, 2 * channels]
-    pairs: Tensor  # [2 * channels, 4 * channels]
+    pairs: Tensor  # [4 * channels, 2 * channels]: as layers have it, what comes out first
     bias: Tensor  # [4, 1, 2 * channels]
     last_singles: Tensor  # [4, channels, channels]
     last_pairs: Tensor  # [2 * channels, 2 * channels]
@@ -90,9 +91,9 @@ class SymmetricKernel:
             for block in self._blocks:
                 normalise(features, block.scale, *inner)
                 seen = torch.baddbmm(block.bias, singles, block.singles)
-                gate(seen.numpy(), (pairs @ block.pairs).numpy(), *inner)
+                gate(seen.numpy(), linear(pairs, block.pairs).numpy(), *inner)
                 added = torch.baddbmm(block.last_bias, singles, block.last_singles)
-                _add(features, added.numpy(), (pairs @ block.last_pairs).numpy())
+                _add(features, added.numpy(), linear(pairs, block.last_pairs).numpy())
         logits = np.zeros((games, NUM_ACTIONS), dtype=np.float32)
         values = np.empty(games, dtype=np.float32)
         ends = self._ends
@@ -139,10 +140,10 @@ def _block(block: nn.Module) -> Block:
     return Block(
         layers.norm.scale.numpy().copy(),
         singles.contiguous(),
-        pairs.contiguous(),
+        pairs.T.contiguous(),
         bias,
         last_singles.contiguous(),
-        last_pairs.contiguous(),
+        last_pairs.T.contiguous(),
         last_bias,
     )
 
