@@ -790,8 +790,34 @@ def test_a_run_of_other_rules_is_not_resumed(tmp_path: Path) -> None:
 def test_a_run_with_a_network_of_another_make_is_not_resumed(tmp_path: Path) -> None:
     run_quietly(tiny(tmp_path))
     config = tiny(tmp_path, run="", resume=str(tmp_path), network=NetworkConfig(width=24, blocks=1))
-    with pytest.raises(PylosError, match="a network of another make"):
+    with pytest.raises(PylosError, match=r"saved with another network, .*width=16.*width=24"):
         train(config)
+
+
+def test_a_network_grows_where_a_run_goes_on(tmp_path: Path) -> None:
+    """More blocks: the same answers at first, and then they learn too."""
+    symmetric = NetworkConfig("symmetric", width=16, blocks=1)
+    run_quietly(tiny(tmp_path / "first", network=symmetric))
+    grown = dataclasses.replace(symmetric, blocks=3)
+    folder = RunFolder(tmp_path / "first", writable=False)
+    before = folder.load("latest").weights
+    config = tiny(tmp_path / "second", initial=str(tmp_path / "first" / "latest"), network=grown)
+    rng, small, large = np.random.default_rng(0), build(symmetric, RULES), first_network(config)
+    small.load_state_dict(before)
+    seen = torch.from_numpy(rng.integers(-1, 2, (5, 33)).astype(np.float32))
+    with torch.inference_mode():
+        assert torch.equal(small(seen).logits, large(seen).logits)
+        assert torch.equal(small(seen).value, large(seen).value)
+
+    budget = BudgetConfig(minutes=0, steps=60)
+    resume = str(tmp_path / "first")
+    run_quietly(tiny(tmp_path, run="", resume=resume, network=grown, budget=budget))
+    after = folder.load("latest")
+    assert after.info.step == 60
+    assert after.info.network["blocks"] == 3
+    assert after.weights["body.3.layers.last.pairs"].abs().sum() > 0
+    with pytest.raises(PylosError, match=r"saved with another network, .*blocks=3.*blocks=1"):
+        train(tiny(tmp_path, run="", resume=resume, network=symmetric, budget=budget))
 
 
 def test_a_run_that_has_spent_its_budget_says_so(tmp_path: Path) -> None:

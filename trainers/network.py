@@ -16,8 +16,8 @@ difference is the value. `masked` leaves only the legal actions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple, get_args
 
 import torch
@@ -157,6 +157,27 @@ def build(config: NetworkConfig, rules: Rules) -> PolicyValueNetwork:
         policy, value = nn.Linear(width, NUM_ACTIONS), nn.Linear(width, values)
         return PolicyValueNetwork(body, policy, value, config)
     return _resnet(shape, values, config)
+
+
+def carried_over(
+    weights: Mapping[str, Tensor], theirs: NetworkConfig, network: PolicyValueNetwork
+) -> dict[str, Tensor]:
+    """Weights of another network for this fresh one: the same, or symmetric with more blocks.
+
+    New blocks come after the old ones, and a fresh block changes nothing: both answer alike.
+    """
+    ours = network.config
+    added = ours.blocks - theirs.blocks
+    grows = ours.kind == "symmetric" and added > 0
+    if theirs != (replace(ours, blocks=theirs.blocks) if grows else ours):
+        raise PylosError(f"another network, {theirs} instead of {ours}")
+    grown = dict(network.state_dict())
+    for name, tensor in weights.items():
+        part, number, *rest = name.split(".")
+        if part == "body" and int(number) > theirs.blocks:  # what comes after the blocks
+            number = str(int(number) + added)
+        grown[".".join((part, number, *rest))] = tensor
+    return grown
 
 
 def _layers(sizes: Sequence[int]) -> nn.Sequential:

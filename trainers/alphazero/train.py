@@ -50,7 +50,7 @@ from trainers.checkpoints import (
 from trainers.distributed import ALONE, Rank, joined
 from trainers.evaluator import Evaluator
 from trainers.metrics import Metrics, open_metrics
-from trainers.network import PolicyValueNetwork, build
+from trainers.network import NetworkConfig, PolicyValueNetwork, build, carried_over
 from trainers.players import find_checkpoint, load_evaluator
 from trainers.running import flushing_denormals, heeding_signals, torch_threads
 
@@ -102,14 +102,10 @@ def first_network(config: AlphaZeroConfig) -> PolicyValueNetwork:
             checkpoint = load_weights(find_checkpoint(config.initial)[0])
             check_fits(checkpoint, rules)
             theirs = load_evaluator(checkpoint, "cpu").network
+            weights = carried_over(theirs.state_dict(), theirs.config, network)
         except PylosError as error:
-            raise ConfigError(f"initial: {error}") from None
-        if theirs.config != config.network:
-            raise ConfigError(
-                f"initial: {checkpoint.path} has another network, {theirs.config} instead of "
-                f"{config.network}"
-            )
-        network.load_state_dict(theirs.state_dict())
+            raise ConfigError(f"initial: {config.initial}: {error}") from None
+        network.load_state_dict(weights)
     return network
 
 
@@ -427,6 +423,9 @@ class Trainer:
             check_fits(checkpoint, self.rules, self.config.network.observation)
             assert checkpoint.state is not None
             common = dict(checkpoint.state)
+            theirs = NetworkConfig(**checkpoint.info.network)
+            if theirs != self.config.network:
+                common |= self._grown(common, theirs)
             found = checkpoint.info.step, common
             own = {name: common.pop(name) for name in ("replay", "groups", "rng")}
             parts = [own, *common.pop("others", [])]
@@ -452,6 +451,24 @@ class Trainer:
         self.evaluated = state["evaluated"]
         self.evaluated_step = state["evaluated_step"]
         return step
+
+    def _grown(self, state: dict[str, Any], theirs: NetworkConfig) -> dict[str, Any]:
+        """The parts of a state that change where its network gets more blocks."""
+
+        def grow(weights: dict[str, Any]) -> dict[str, Any]:
+            try:
+                return carried_over(weights, theirs, self.learner.network)
+            except PylosError as error:
+                raise PylosError(f"the run was saved with {error}") from None
+
+        learner = self.learner.state()  # with fresh optimisers
+        learner |= {name: grow(state["learner"][name]) for name in ("network", "playing")}
+        earlier = [[name, grow(weights)] for name, weights in state["judge"]["earlier"]]
+        return {
+            "learner": learner | {"steps": state["learner"]["steps"]},
+            "judge": state["judge"] | {"earlier": earlier},
+            "best": None if state["best"] is None else grow(state["best"]),
+        }
 
     # Figures
 
