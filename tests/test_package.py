@@ -82,6 +82,7 @@ TRAINER_ROOMS = [
     "waves",
     "symmetric",
     "network",
+    "products",
     "pattern_kernel",
     "symmetric_kernel",
     "evaluator",
