@@ -63,7 +63,7 @@ class Limits:
     """Searches at once."""
     waiting: int = 512
     """Searches that may wait."""
-    simulations: int = 800
+    simulations: int = 1024
     think_seconds: float = 3.0
 
 

@@ -2,8 +2,9 @@
 
     python scripts/make_ladder.py runs/strong --levels 1602:0 4837:0 4837:16 9000:64
 
-A level is a step of the run and the simulations it plays with (0: its raw policy). All levels and
-the fixed players meet in a tournament, each level is measured on the oracle's labelled positions,
+A level is a step of the run and the simulations it plays with (0: its raw policy); instead of a
+step it may be the file of a checkpoint, such as a level of the older ladder. All levels and the
+fixed players meet in a tournament, each level is measured on the oracle's labelled positions,
 and the weights are stored in half precision. An older ladder in the folder is replaced.
 """
 
@@ -20,7 +21,7 @@ from pylos_env.oracle import benchmark
 from trainers.alphazero.evaluate import label_of, player
 from trainers.arena import tournament
 from trainers.checkpoint_file import encode_weights, load_weights
-from trainers.checkpoints import RunFolder
+from trainers.checkpoints import Checkpoint, RunFolder
 from trainers.files import sha256_of
 from trainers.manifest import MANIFEST_FILE, Manifest, ManifestEntry
 from trainers.players import load_evaluator
@@ -30,9 +31,17 @@ ANCHOR = "random"
 FIXED = (ANCHOR, "rule_based", "alphabeta:2", "alphabeta:4")
 
 
-def store(run: RunFolder, step: int, folder: Path) -> Path:
-    """The weights of a step in half precision, without where the run lay."""
-    found = run.load(step, with_state=False)
+def find(which: str, folder: Path | None) -> Checkpoint:
+    """The checkpoint of a step in a run's folder, or of a file."""
+    if not which.isdecimal():
+        return load_weights(which)
+    if folder is None:
+        raise SystemExit(f"step {which}: of which run?")
+    return RunFolder(folder, writable=False).load(int(which), with_state=False)
+
+
+def store(found: Checkpoint, folder: Path) -> Path:
+    """Its weights in half precision, without where the run lay."""
     halves = {
         name: tensor.half() if tensor.is_floating_point() else tensor
         for name, tensor in found.weights.items()
@@ -46,23 +55,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("run", type=Path, help="folder of the run")
-    parser.add_argument("--levels", nargs="+", required=True, metavar="STEP:SIMULATIONS")
+    parser.add_argument("run", type=Path, nargs="?", help="folder of the run")
+    parser.add_argument("--levels", nargs="+", required=True, metavar="STEP|FILE:SIMULATIONS")
     parser.add_argument("--games", type=int, default=100, help="of each pairing (default 100)")
     parser.add_argument("--every", type=int, default=4, help="of the labelled positions")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the ladder")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+    chosen: dict[str, tuple[Checkpoint, int]] = {}
+    for text in options.levels:
+        which, _, simulations = text.rpartition(":")
+        found = find(which, options.run)
+        chosen[f"{found.info.step}:{simulations}"] = found, int(simulations)
     for old in options.out.glob("*.safetensors"):
         old.unlink()
-    torch.set_num_threads(1)
-    run = RunFolder(options.run, writable=False)
     levels: dict[str, tuple[Path, int]] = {}
     players: list[AgentLike] = [*FIXED]
     agents: dict[str, Agent] = {}
-    for text in options.levels:
-        step, simulations = (int(part) for part in text.split(":"))
-        path = store(run, step, options.out)
+    for text, (found, simulations) in chosen.items():
+        path = store(found, options.out)
         levels[text] = path, simulations
         agents[text] = player(load_evaluator(load_weights(path)), simulations, text)
         players.append(agents[text])
