@@ -21,7 +21,7 @@ from pylos_env.oracle import benchmark
 from trainers.alphazero.evaluate import label_of, player
 from trainers.arena import tournament
 from trainers.checkpoint_file import encode_weights, load_weights
-from trainers.checkpoints import Checkpoint, RunFolder
+from trainers.checkpoints import Checkpoint, CheckpointError, RunFolder
 from trainers.files import sha256_of
 from trainers.manifest import MANIFEST_FILE, Manifest, ManifestEntry
 from trainers.players import load_evaluator
@@ -36,7 +36,7 @@ def find(which: str, folder: Path | None) -> Checkpoint:
     if not which.isdecimal():
         return load_weights(which)
     if folder is None:
-        raise SystemExit(f"step {which}: of which run?")
+        raise CheckpointError(f"step {which}: of which run?")
     return RunFolder(folder, writable=False).load(int(which), with_state=False)
 
 
@@ -61,13 +61,18 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=4, help="of the labelled positions")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the ladder")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     chosen: dict[str, tuple[Checkpoint, int]] = {}
     for text in options.levels:
         which, _, simulations = text.rpartition(":")
-        found = find(which, options.run)
+        if not (which and simulations.isdecimal()):
+            parser.error(f"{text}: expected a step or a file, a colon, and simulations")
+        try:
+            found = find(which, options.run)
+        except CheckpointError as error:
+            parser.error(str(error))
         chosen[f"{found.info.step}:{simulations}"] = found, int(simulations)
+    options.out.mkdir(parents=True, exist_ok=True)
     for old in options.out.glob("*.safetensors"):
         old.unlink()
     levels: dict[str, tuple[Path, int]] = {}
