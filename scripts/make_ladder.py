@@ -5,25 +5,27 @@
 A level is a step of the run and the simulations it plays with (0: its raw policy); instead of a
 step it may be the file of a checkpoint, such as a level of the older ladder. All levels and the
 fixed players meet in a tournament, each level is measured on the oracle's labelled positions,
-and the weights are stored in half precision. An older ladder in the folder is replaced.
+and the weights are stored in half precision. An older ladder in the folder is replaced when all
+of that is done.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from pathlib import Path
 
 import torch
 
 from pylos_env.agents import Agent, AgentLike
 from pylos_env.oracle import benchmark
-from trainers.alphazero.evaluate import label_of, player
+from trainers.alphazero.evaluate import player
 from trainers.arena import tournament
 from trainers.checkpoint_file import encode_weights, load_weights
 from trainers.checkpoints import Checkpoint, CheckpointError, RunFolder
 from trainers.files import sha256_of
-from trainers.manifest import MANIFEST_FILE, Manifest, ManifestEntry
+from trainers.manifest import MANIFEST_FILE, Manifest, ManifestEntry, label_of
 from trainers.players import load_evaluator
 
 FOLDER = Path(__file__).resolve().parent.parent / "trainers" / "ladder"
@@ -71,35 +73,52 @@ def main() -> None:
             found = find(which, options.run)
         except CheckpointError as error:
             parser.error(str(error))
-        chosen[f"{found.info.step}:{simulations}"] = found, int(simulations)
+        name = f"{found.info.step}:{simulations}"
+        if name in chosen:
+            parser.error(f"{text}: there is a level {name} already")
+        same = [other for other, _ in chosen.values() if other.path.name == found.path.name]
+        if any(sha256_of(other.path) != sha256_of(found.path) for other in same):
+            parser.error(f"{text}: another file of a level has the same name")
+        chosen[name] = found, int(simulations)
     options.out.mkdir(parents=True, exist_ok=True)
-    for old in options.out.glob("*.safetensors"):
-        old.unlink()
+    with tempfile.TemporaryDirectory(dir=options.out, prefix=".new-") as folder:
+        entries = measure(chosen, Path(folder), options.games, options.every)
+        for old in options.out.glob("*.safetensors"):
+            old.unlink()
+        for new in Path(folder).iterdir():
+            new.rename(options.out / new.name)
+    Manifest(options.out / MANIFEST_FILE, tuple(entries)).write()
+
+
+def measure(
+    chosen: dict[str, tuple[Checkpoint, int]], folder: Path, games: int, every: int
+) -> list[ManifestEntry]:
+    """Store the levels in a folder, let them play and answer; returns their entries."""
     levels: dict[str, tuple[Path, int]] = {}
     players: list[AgentLike] = [*FIXED]
     agents: dict[str, Agent] = {}
     for text, (found, simulations) in chosen.items():
-        path = store(found, options.out)
+        path = store(found, folder)
         levels[text] = path, simulations
         agents[text] = player(load_evaluator(load_weights(path)), simulations, text)
         players.append(agents[text])
 
     played = 0
-    total = options.games * len(players) * (len(players) - 1) // 2
+    total = games * len(players) * (len(players) - 1) // 2
 
     def show(*_: object) -> None:
         nonlocal played
         played += 1
         print(f"\r{played:,} of {total:,} games", end="", file=sys.stderr, flush=True)
 
-    standings = tournament(players, games=options.games, anchor=ANCHOR, on_game=show)
+    standings = tournament(players, games=games, anchor=ANCHOR, on_game=show)
     print(file=sys.stderr)
     print(standings.table())
     entries = []
     for text, (path, simulations) in levels.items():
         info = load_weights(path).info
         rating = standings.ratings[text]
-        truth = benchmark(agents[text], info.rules, every=options.every)
+        truth = benchmark(agents[text], info.rules, every=every)
         against = next(
             match for match in standings.matches if {match.first, match.second} == {text, ANCHOR}
         )
@@ -121,7 +140,7 @@ def main() -> None:
         )
         print(f"{text}: {label_of(rating.elo)}, {rating.elo:.0f}; kept {truth.preserving}")
         print(f"    in won positions {truth.won}")
-    Manifest(options.out / MANIFEST_FILE, tuple(entries)).write()
+    return entries
 
 
 if __name__ == "__main__":

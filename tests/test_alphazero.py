@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -27,7 +28,6 @@ from trainers.alphazero import selfplay
 from trainers.alphazero.cli import AlphaZeroConfig  # from here, since that registers it
 from trainers.alphazero.config import (
     BudgetConfig,
-    ConfigError,
     EvaluationConfig,
     GateConfig,
     LearnerConfig,
@@ -36,7 +36,7 @@ from trainers.alphazero.config import (
     TargetsConfig,
     check,
 )
-from trainers.alphazero.evaluate import label_of
+from trainers.alphazero.evaluate import Judge
 from trainers.alphazero.learner import (
     Learner,
     legal_losses_of,
@@ -49,12 +49,14 @@ from trainers.alphazero.selfplay import Decision, Game, GameGroup
 from trainers.alphazero.targets import SHARE, Samples, samples_of, value_targets
 from trainers.alphazero.train import Trainer, first_network, train
 from trainers.alphazero.workers import Processes
+from trainers.arena import MatchResult
 from trainers.checkpoints import CheckpointError, RunFolder, load_weights
 from trainers.metrics import MemorySink, Message, Metrics, Scalars
 from trainers.network import NetworkConfig, build
 from trainers.players import load_evaluator
 from trainers.search import SearchConfig
 from trainers.search.tree import Floats, Ints
+from trainers.settings import ConfigError
 
 RULES = Rules.of("advanced")
 
@@ -481,6 +483,26 @@ def test_both_optimisers_follow_the_schedule() -> None:
     assert "policy.weight" in changed
 
 
+def test_a_learner_goes_on_with_its_own_rates_and_decay() -> None:
+    """Those of its config: what was learnt goes on, not how."""
+    net = build(NetworkConfig("patterns", width=16, blocks=1, gated=True), RULES)
+    plain = LearnerConfig(warmup=0, schedule="constant")
+    before = Learner(net, plain, torch.device("cpu"))
+    replay = make_replay()
+    replay.add(numbered(0, 40)._replace(value=np.ones(40, np.float32)))
+    before.step(fixed_batch(replay, 40), 0.0)
+    changed = dataclasses.replace(plain, learning_rate=1e-5, matrix_rate=1e-6, weight_decay=0.5)
+    after = Learner(copy.deepcopy(net), changed, torch.device("cpu"))
+    after.set_state(before.state())
+    report = after.step(fixed_batch(replay, 40), 0.0)
+    groups = [group for optimiser in after.optimisers for group in optimiser.param_groups]
+    assert [group["lr"] for group in groups] == [1e-5, 1e-5, 1e-6]
+    assert [group["weight_decay"] for group in groups][:2] == [0.5, 0.0]
+    assert report.learning_rate == 1e-5
+    first = groups[0]["params"][0]
+    assert after.optimisers[0].state[first]["step"] == 2  # its moments are the old ones, moved on
+
+
 def test_the_schedule_warms_up_and_falls() -> None:
     net = build(NetworkConfig(width=16, blocks=1), RULES)
     learner = Learner(net, LearnerConfig(warmup=9, learning_rate=1.0), torch.device("cpu"))
@@ -608,6 +630,35 @@ def test_a_game_is_resigned_where_the_search_is_sure() -> None:
             assert len(played[game.number].actions) > len(game.actions)
 
 
+def test_a_game_cools_down_after_its_temperature_plies() -> None:
+    """Drawn from the visits until then; the most visited action from there on."""
+    config = SelfPlayConfig(
+        games=64, opening_share=0.0, stray_share=0.0, temperature_plies=3, quick_simulations=1
+    )
+    search = SearchConfig(root="puct", simulations=16, dirichlet_fraction=0.0)
+    group = GameGroup(RULES, search, config, 7, 0, 1)
+    for _ in range(6):
+        group.step(knows_nothing)
+    most = np.array(
+        [
+            [
+                kernel_action(decision) == action
+                for decision, action in zip(game.decisions, game.actions, strict=True)
+            ]
+            for game in group.games
+        ]
+    )
+    assert most[:, 3:].all()
+    assert 0.02 < most[:, :3].mean() < 0.5  # sixteen actions with a visit each, or nearly
+
+
+def kernel_action(decision: Decision) -> int:
+    """The most visited action of a recorded search, the first of equals."""
+    legal = np.empty(kernel.MAX_LEGAL, np.int64)
+    kernel.write_legal(decision.packed, RULES.code, legal)
+    return int(legal[decision.policy.argmax()])
+
+
 def test_a_share_of_games_is_not_resigned() -> None:
     games = play_group(64, resign=0.9, resign_share=0.5).values()
     assert 0.25 < np.mean([game.resigned for game in games]) < 0.75
@@ -710,9 +761,11 @@ def test_a_process_that_dies_is_named(tmp_path: Path) -> None:
             workers.begin(build(config.network, RULES))
 
 
-@pytest.mark.parametrize("after", [1, 8, 11])
-def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path, after: int) -> None:
-    """Stopped before learning begins, between checkpoints, and after one."""
+@pytest.mark.parametrize(("after", "learnt", "saved"), [(1, False, 0), (7, True, 0), (11, True, 1)])
+def test_an_interrupted_run_goes_on_bit_for_bit(
+    tmp_path: Path, after: int, learnt: bool, saved: int
+) -> None:
+    """Stopped before learning begins, before the first checkpoint, and after it."""
     run_quietly(tiny(tmp_path / "whole"))
     config = tiny(tmp_path / "parts")
     with RunFolder(tmp_path / "parts") as folder:
@@ -728,6 +781,8 @@ def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path, after: int) -> N
         trainer.cycle = counted  # type: ignore[method-assign]
         trainer.run(Metrics([MemorySink()]))
         assert trainer.learner.steps < 40
+        assert (trainer.learner.steps > 0) == learnt
+        assert len(folder.manifest().checkpoints) == saved
     run_quietly(dataclasses.replace(config, resume=str(tmp_path / "parts"), run=""))
     whole, parts = last_weights(tmp_path / "whole"), last_weights(tmp_path / "parts")
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
@@ -744,20 +799,31 @@ def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path, after: int) -> N
 
 
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """A run of its own, the first of its group of processes."""
     command = [sys.executable, "-m", "trainers.alphazero", "experiment=smoke", *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, cwd=folder, **pipes)  # type: ignore[call-overload,no-any-return]
+    return subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes)  # type: ignore[call-overload,no-any-return]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
-    child = start(tmp_path, "run=first", "budget.steps=100000", "console=plain")
+@pytest.mark.parametrize(
+    ("send", "number", "backend"),
+    [
+        (os.kill, signal.SIGINT, "threads"),
+        (os.killpg, signal.SIGINT, "processes"),  # as a terminal does
+        (os.killpg, signal.SIGTERM, "processes"),  # as whoever stops a service does
+    ],
+)
+def test_a_signal_saves_and_says_how_to_go_on(
+    tmp_path: Path, send: Callable[[int, int], None], number: signal.Signals, backend: str
+) -> None:
+    words = ("run=first", "budget.steps=100000", "console=plain", f"selfplay.backend={backend}")
+    child = start(tmp_path, *words)
     deadline = time.monotonic() + 240
     while not list(tmp_path.glob("first/checkpoints/*.safetensors")):
         assert time.monotonic() < deadline
         assert child.poll() is None, child.communicate()
         time.sleep(0.2)
-    os.kill(child.pid, number)
+    send(child.pid, number)
     out, err = child.communicate(timeout=120)
     assert child.returncode == 0, err
     assert "resume=" in out + err
@@ -778,6 +844,60 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Sig
     )
     assert resumed.returncode == 0, resumed.stderr
     assert RunFolder(tmp_path / "first", writable=False).load("latest").info.step == step + 5
+
+
+@pytest.mark.parametrize("backend", ["threads", "processes"])
+@pytest.mark.parametrize(("name", "count"), [("games", 16), ("games", 4), ("groups", 1)])
+def test_a_run_goes_on_with_as_many_games_as_it_had(
+    tmp_path: Path, backend: str, name: str, count: int
+) -> None:
+    config = tiny(tmp_path, budget=BudgetConfig(minutes=0, steps=1))
+    run_quietly(config)
+    other = dataclasses.replace(config.selfplay, backend=backend, **{name: count})  # type: ignore[arg-type]
+    with pytest.raises(PylosError, match=rf"selfplay\.{name}: the run has \d, got {count}"):
+        train(dataclasses.replace(config, run="", resume=str(tmp_path), selfplay=other))
+
+
+def test_a_budget_of_games_or_minutes_ends_a_run(tmp_path: Path) -> None:
+    run_quietly(tiny(tmp_path / "games", budget=BudgetConfig(minutes=0, games=60)))
+    run_quietly(tiny(tmp_path / "minutes", budget=BudgetConfig(minutes=0.02)))
+    counters = [
+        RunFolder(tmp_path / name, writable=False).load("latest").info.counters
+        for name in ("games", "minutes")
+    ]
+    assert 60 <= counters[0]["games"] < 60 + 2 * 8 * 6  # at most a cycle more
+    assert counters[1]["seconds"] >= 1.2
+
+
+def test_a_budget_too_small_to_learn_is_told_and_can_go_on(tmp_path: Path) -> None:
+    sink = MemorySink()
+    config = tiny(tmp_path, budget=BudgetConfig(minutes=0, games=1))
+    config.replay.start = 1000
+    train(config, Metrics([sink]))
+    texts = [event.text for event in sink.events if isinstance(event, Message)]
+    assert any("nothing was learnt" in text and "replay.start" in text for text in texts)
+    more = dataclasses.replace(config, run="", resume=str(tmp_path), budget=BudgetConfig(0, 0, 3))
+    run_quietly(more)
+    assert RunFolder(tmp_path, writable=False).load("latest").info.step == 3
+
+
+@pytest.mark.parametrize(("score", "passes"), [(0.45, False), (0.5, True)])
+def test_a_candidate_has_to_pass_the_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, score: float, passes: bool
+) -> None:
+    """The first checkpoint is the best there is; one that scores too little does not replace it."""
+    match = MatchResult("candidate", "best", (), 0)
+    monkeypatch.setattr(MatchResult, "score", score)
+    monkeypatch.setattr(Judge, "gate", lambda *args: match)
+    events = run_quietly(tiny(tmp_path))
+    asked = [event.values for event in events if "gate/score" in event.values]
+    assert asked
+    assert all(values["gate/accepted"] == passes for values in asked)
+    run = RunFolder(tmp_path, writable=False)
+    steps = [entry.step for entry in run.manifest().checkpoints]
+    best = run.best()
+    assert best is not None
+    assert load_weights(best).info.step == (steps[-1] if passes else steps[0])
 
 
 def test_a_run_of_other_rules_is_not_resumed(tmp_path: Path) -> None:
@@ -920,6 +1040,18 @@ def test_the_classic_experiment_is_the_customers() -> None:
         ("replay.start=2000000", "replay.start"),
         ("selfplay.opening_skew=0", "selfplay.opening_skew"),
         ("search.prior_temperature=0", "search.prior_temperature"),
+        ("search.prior_temperature=1e-45", "search.prior_temperature"),
+        ("search.c_puct=inf", "search.c_puct"),
+        ("search.gumbel_scale=nan", "search.gumbel_scale"),
+        ("search.simulations=1000000000", "search.simulations"),
+        ("search.max_considered=304", "search.max_considered"),
+        ("selfplay.full_share=0", "selfplay.full_share"),
+        ("learner.reuse=0", "learner.reuse"),
+        ("learner.clip=inf", "learner.clip"),
+        ("budget.minutes=inf", "budget.minutes"),
+        ("evaluation.every_minutes=inf", "evaluation.every_minutes"),
+        ("evaluation.opponents=[chess]", "evaluation.opponents"),
+        ("evaluation.opponents=['checkpoint:nowhere']", "evaluation.opponents"),
     ],
 )
 def test_impossible_configs_are_refused_by_name(override: str, message: str) -> None:
@@ -962,13 +1094,3 @@ def test_a_resumed_run_keeps_its_settings(tmp_path: Path) -> None:
     assert isinstance(config, AlphaZeroConfig)
     assert config.network.width == 16
     assert config.budget.steps == 99
-
-
-def test_labels_follow_ratings() -> None:
-    assert [label_of(elo) for elo in (0, 600, 900, 1200, 1500)] == [
-        "Beginner",
-        "Novice",
-        "Intermediate",
-        "Advanced",
-        "Expert",
-    ]

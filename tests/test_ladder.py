@@ -48,6 +48,9 @@ def test_the_web_lets_the_strongest_level_think_as_long_as_it_was_measured(
 def test_every_level_plays_by_its_name(ladder: Manifest) -> None:
     position = Position.start("advanced")
     for entry in ladder.checkpoints:
-        agent = agents.make(f"checkpoint:{entry.name}", seed=0)
+        agent = agents.make(f"checkpoint:{ladder.name_of(entry)}", seed=0)
+        assert (getattr(agent, "config", None) is not None) == bool(entry.simulations)
+        if entry.simulations:
+            assert agent.config.simulations == entry.simulations  # type: ignore[attr-defined]
         assert agent.act(position) in position.legal_actions()
     assert agents.make("checkpoint:expert", seed=0).act(position) in position.legal_actions()

@@ -11,7 +11,7 @@ import pytest
 
 from pylos_env import Position, PylosError, Rules, kernel
 from pylos_env.oracle.labels import Labels, load_labels
-from trainers.search import Search, SearchConfig, SearchResult, roots, tree
+from trainers.search import Evaluate, Search, SearchConfig, SearchResult, roots, tree
 
 RULES = Rules.of("advanced")
 Ints = npt.NDArray[np.int64]
@@ -391,24 +391,58 @@ def test_more_simulations_play_better() -> None:
     assert rates[0] < rates[1] < rates[2]
 
 
-def test_the_improved_policy_is_worth_more_than_the_prior() -> None:
-    """A bandit: every action ends in a fixed value, so what a policy is worth can be summed."""
-    labels, rows = labelled(labelled()[0].spheres < 12, count=100)
-    packed = labels.packed[rows]
-    config = SearchConfig(simulations=32, max_considered=8)
-    result = Search(RULES, config, len(rows)).run(
-        packed, rows, opinionated, plies_left=np.full(len(rows), 10**9)
+def bandit(root: int, worth: Floats) -> Evaluate:
+    """An evaluator to which all that follows an action of the root is worth the same.
+
+    `worth` [legal actions of the root] is for the root's side. Logits are `opinionated`.
+    """
+    known = {root: 0.0}
+    arms = {
+        kernel.play(root, RULES.code, action): float(value)
+        for action, value in zip(legal_actions(root), worth, strict=True)
+    }
+
+    def evaluate(packed: Ints) -> tuple[Floats, Floats]:
+        for position in packed.tolist():
+            for action in legal_actions(position):
+                child = kernel.play(position, RULES.code, action)
+                known.setdefault(child, arms[child] if position == root else known[position])
+        values = [
+            known[position] * (1 if kernel.side_of(position) == kernel.side_of(root) else -1)
+            for position in packed.tolist()
+        ]
+        return opinionated(packed)[0], np.array(values, np.float32)
+
+    return evaluate
+
+
+def legal_actions(position: int) -> list[int]:
+    legal = np.empty(kernel.MAX_LEGAL, np.int64)
+    return legal[: kernel.write_legal(position, RULES.code, legal)].tolist()
+
+
+@pytest.mark.parametrize("root", ["gumbel", "puct"])
+def test_a_bandits_best_arm_is_found(root: str) -> None:
+    """Whatever the policy thinks of it; and the policy to learn from is worth more than before."""
+    labels, rows = labelled(labelled()[0].spheres < 12, count=30)
+    config = SearchConfig(
+        root=root,
+        simulations=256,
+        max_considered=kernel.MAX_LEGAL,
+        gumbel_scale=0,
+        dirichlet_fraction=0,
+        temperature=0,
     )
-    gains = []
-    for row, position in enumerate(packed.tolist()):
-        count = result.num_legal[row]
-        legal = result.legal[row, :count].astype(np.int64)
-        children = np.array([kernel.play(position, RULES.code, int(a)) for a in legal])
-        sides = np.array([kernel.side_of(int(child)) for child in children])
-        worth = opinionated(children)[1] * np.where(sides == kernel.side_of(position), 1, -1)
-        prior = np.exp(opinionated(packed[row : row + 1])[0][0, legal])
-        gains.append(float(result.policy[row, :count] @ worth - prior @ worth / prior.sum()))
-    assert np.mean(gains) > 0.05
+    search = Search(RULES, config, 1)
+    for row in rows:
+        packed = labels.packed[row : row + 1]
+        legal = legal_actions(int(packed[0]))
+        worth = np.random.default_rng(row).permutation(np.linspace(-0.8, 0.8, len(legal)))
+        worth = worth.astype(np.float32)
+        result = search.run(packed, rows[:1], bandit(int(packed[0]), worth))
+        assert worth[legal.index(int(result.action[0]))] == worth.max()
+        prior = np.exp(opinionated(packed)[0][0, legal])
+        assert result.policy[0] @ worth > prior @ worth / prior.sum() + 0.3
 
 
 # One row, one tree
@@ -527,15 +561,31 @@ def test_priors_are_the_softmax_at_their_temperature_and_logits_stay() -> None:
         assert trees.logit[0, :16] == pytest.approx(of_legal - of_legal.max(), rel=1e-5)
 
 
-def test_temperature_draws_from_the_visits() -> None:
-    config = SearchConfig(root="puct", simulations=64, temperature=1.0, dirichlet_fraction=0)
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_temperature_draws_from_the_visits(temperature: float) -> None:
+    """To the power of 1 / temperature; at 0 the most visited is played."""
+    config = SearchConfig(
+        root="puct", simulations=64, temperature=temperature, dirichlet_fraction=0
+    )
     packed = np.full(2000, kernel.START)
     result = Search(RULES, config, 2000).run(packed, np.arange(2000), opinionated)
     drawn = np.bincount(result.action, minlength=16) / 2000
-    assert drawn == pytest.approx(result.policy[0].astype(np.float64), abs=0.04)
+    shares = result.policy[0].astype(np.float64) ** (1 / temperature)
+    assert drawn == pytest.approx(shares / shares.sum(), abs=0.04)
     cold = SearchConfig(root="puct", simulations=64, temperature=0, dirichlet_fraction=0)
     most = Search(RULES, cold, 1).run(packed[:1], np.zeros(1, np.int64), opinionated)
     assert most.visits[0, most.action[0]] == most.visits.max()
+
+
+def test_where_all_visits_were_refuted_the_priors_of_the_others_are_left() -> None:
+    trees = tree.allocate(1, 2)
+    tree.plant(trees, np.array([kernel.START]))
+    tree.expand(trees, 0, 0, RULES.code, np.zeros(303, np.float32), 1.0, np.empty(64, np.int64))
+    trees.edge_visits[0, :2] = 3
+    trees.edge_proven[0, :2] = tree.PROVEN_LOSS
+    policy = np.empty(kernel.MAX_LEGAL, np.float32)
+    roots.write_visit_policy(trees, 0, policy)
+    assert policy[:16] == pytest.approx([0.0] * 2 + [1 / 14] * 14)
 
 
 def test_gumbel_noise_draws_from_the_policy_with_one_simulation() -> None:
@@ -559,6 +609,8 @@ def test_bad_searches_are_refused() -> None:
         search.run(start, start, uniform)
     with pytest.raises(PylosError, match="expected 1 to 4"):
         search.run(start[:1], start[:1], uniform, np.array([5]))
+    with pytest.raises(PylosError, match="1 positions with 2 keys"):
+        search.run(start[:1], start, uniform)
     over = Position.parse("WWWWBBBBWWWWBBBB/WWWBBBWWW/BBBB/W b 0").packed
     with pytest.raises(PylosError, match="the game is over"):
         search.run(np.array([over]), np.zeros(1, np.int64), uniform)
@@ -606,6 +658,8 @@ def test_evaluators_of_another_shape_are_refused() -> None:
         ({"temperature": math.nan}, "temperature"),
         ({"prior_temperature": 0}, "prior_temperature"),
         ({"prior_temperature": math.nan}, "prior_temperature"),
+        ({"c_puct": math.inf}, "c_puct"),
+        ({"max_considered": 304}, "max_considered"),
     ],
 )
 def test_bad_settings_are_refused(change: dict[str, object], message: str) -> None:

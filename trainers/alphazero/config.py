@@ -7,18 +7,21 @@ The YAML files in `configs/` hold groups and experiments, which list only what d
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pylos_env.errors import PylosError
-from pylos_env.rules import Rules
-from trainers.network import NetworkConfig, choose_device
+from trainers.network import NetworkConfig
 from trainers.search import SearchConfig
-
-
-class ConfigError(PylosError):
-    """A setting that cannot work; the message begins with its name."""
+from trainers.settings import (
+    ConfigError,
+    check_choices,
+    check_device,
+    check_network,
+    check_opponents,
+    check_ranges,
+    check_rules,
+    value_of,
+)
 
 
 @dataclass
@@ -107,7 +110,7 @@ class TargetsConfig:
     more."""
     draw_value: float = 0.0
     """What a draw is worth to both sides: a repetition (`selfplay.repetition_draws`), and a game
-    that was broken off where `truncated` is "draw"."""
+    that was broken off where `truncated` is "draw". The search itself counts draws as 0."""
     truncated: str = "bootstrap"
     """Games that were broken off: bootstrap (the search's own value), draw, or mask (no value)."""
     root_share: float = 0.05
@@ -161,7 +164,7 @@ class LearnerConfig:
     weight_decay: float = 1e-4
     """Of AdamW, on matrices only."""
     clip: float = 1.0
-    """Largest norm of a gradient."""
+    """Largest norm of a gradient; 0: no limit."""
     value_weight: float = 1.0
     """Weight of the value's loss against the policy's."""
     average: float = 0.995
@@ -230,7 +233,8 @@ class AlphaZeroConfig:
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, mps."""
     threads: int = 0
-    """CPU threads; 0: all cores of this process."""
+    """CPU threads of evaluations, and of learning on a card; 0: all cores of this process. On a CPU
+    learning has one, and self-play as many as `selfplay.groups`."""
     run: str = ""
     """Folder of the run; empty: made by Hydra under runs/."""
     resume: str = ""
@@ -261,8 +265,6 @@ class AlphaZeroConfig:
         return dataclasses.asdict(self)
 
 
-INFINITE: Final = math.inf
-
 # name: the least and the largest value
 _RANGES: Final[dict[str, tuple[float, float]]] = {
     "seed": (0, 2**62),
@@ -271,7 +273,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "selfplay.plies_per_cycle": (1, 10**6),
     "selfplay.games": (1, 10**6),
     "selfplay.groups": (1, 1024),
-    "selfplay.full_share": (0, 1),
+    "selfplay.full_share": (0.001, 1),
     "selfplay.quick_simulations": (1, 10**6),
     "selfplay.opening_share": (0, 1),
     "selfplay.opening_plies": (0, 1000),
@@ -300,25 +302,25 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "replay.growth": (0, 1),
     "learner.batch": (1, 10**7),
     "learner.accumulate": (1, 10**6),
-    "learner.reuse": (0, 10**6),
+    "learner.reuse": (0.001, 10**6),
     "learner.learning_rate": (0, 10),
     "learner.matrix_rate": (0, 10),
     "learner.final_share": (0, 1),
     "learner.warmup": (0, 10**9),
     "learner.weight_decay": (0, 10),
-    "learner.clip": (0, INFINITE),
+    "learner.clip": (0, 10**9),
     "learner.value_weight": (0, 1000),
     "learner.average": (0, 0.999999),
     "gate.games": (0, 10**6),
     "gate.threshold": (0, 1),
     "gate.simulations": (1, 10**6),
-    "evaluation.every_minutes": (0.01, INFINITE),
+    "evaluation.every_minutes": (0.01, 10**9),
     "evaluation.every_steps": (1, 10**12),
     "evaluation.games": (2, 10**6),
     "evaluation.simulations": (0, 10**6),
     "evaluation.oracle_every": (0, 10**6),
     "evaluation.previous": (0, 1000),
-    "budget.minutes": (0, INFINITE),
+    "budget.minutes": (0, 10**9),
     "budget.games": (0, 10**15),
     "budget.steps": (0, 10**15),
 }
@@ -334,26 +336,14 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
 
 def check(config: AlphaZeroConfig) -> None:
     """Refuse what cannot work; every message begins with the setting's name."""
-    for name, (low, high) in _RANGES.items():
-        value = _get(config, name)
-        if not low <= value <= high:
-            raise ConfigError(f"{name}: expected {low:g} to {high:g}, got {value!r}")
-    for name, choices in _CHOICES.items():
-        if _get(config, name) not in choices:
-            raise ConfigError(f"{name}: expected one of {choices}, got {_get(config, name)!r}")
-    parts: tuple[tuple[str, NetworkConfig | SearchConfig], ...] = (
-        ("network", config.network),
-        ("search", config.search),
-    )
-    for name, part in parts:
-        try:
-            part.check()
-        except (ValueError, TypeError) as error:
-            raise ConfigError(f"{name}.{error}") from None
+    check_ranges(config, _RANGES)
+    check_choices(config, _CHOICES)
+    check_network(config.network)
     try:
-        rules = Rules.of(config.rules)
-    except PylosError as error:
-        raise ConfigError(f"rules: {error}") from None
+        config.search.check()
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"search.{error}") from None
+    rules = check_rules(config.rules)
     if not rules.symmetric and config.network.kind == "symmetric":
         raise ConfigError(
             f"network.kind: the rules '{rules}' are not symmetric, choose another, such as patterns"
@@ -362,10 +352,11 @@ def check(config: AlphaZeroConfig) -> None:
         raise ConfigError(
             f"learner.symmetries: the rules '{rules}' are not symmetric, set it to false"
         )
+    check_opponents("evaluation.opponents", config.evaluation.opponents)
     if any(step < 1 for step in config.evaluation.early_steps):
         raise ConfigError("evaluation.early_steps: expected numbers of 1 or more")
     for name in ("gate.games", "evaluation.games"):
-        if _get(config, name) % 2:
+        if value_of(config, name) % 2:
             raise ConfigError(f"{name}: openings are played twice, expected an even number")
     if not any((config.budget.minutes, config.budget.games, config.budget.steps)):
         raise ConfigError("budget: set minutes, games or steps")
@@ -377,14 +368,4 @@ def check(config: AlphaZeroConfig) -> None:
         raise ConfigError("cluster.in_flight: less than cluster.tasks_per_cycle")
     if config.replay.start > config.replay.capacity:
         raise ConfigError("replay.start: more than replay.capacity")
-    try:
-        choose_device(config.device)
-    except PylosError as error:
-        raise ConfigError(f"device: {error}") from None
-
-
-def _get(config: AlphaZeroConfig, name: str) -> Any:
-    value: Any = config
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
+    check_device(config.device)

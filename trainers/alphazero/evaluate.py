@@ -22,20 +22,13 @@ from pylos_env.rules import Rules
 from trainers.alphazero.config import AlphaZeroConfig
 from trainers.arena import MatchResult, play_match
 from trainers.evaluator import Evaluator
+from trainers.manifest import label_of
 from trainers.network import PolicyValueNetwork
 from trainers.players import NetworkPlayer, SearchPlayer
 from trainers.ratings import Rating, Result, rate
 from trainers.search import SearchConfig
 
 ANCHOR: Final = "random"
-LEVELS: Final = ((500, "Beginner"), (800, "Novice"), (1100, "Intermediate"), (1400, "Advanced"))
-"""Ratings below which a label holds; from the last on it is Expert. The rule-based player has
-about 780, a search of four turns about 1250."""
-
-
-def label_of(rating: float) -> str:
-    """The ladder's label for a rating."""
-    return next((label for limit, label in LEVELS if rating < limit), "Expert")
 
 
 @dataclass

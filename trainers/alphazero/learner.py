@@ -35,6 +35,9 @@ from trainers.network import (
 
 MATRIX_DECAY: Final = 0.01
 """Weight decay of the matrices that Muon learns."""
+OWN_SETTINGS: Final[tuple[str, ...]] = ("top_rate", "weight_decay", "fused")
+"""Of a group of parameters: as the config and the device of a run have them, not as those had it
+that it goes on from."""
 SMALLEST: Final = -60.0
 """Log-probabilities below it are as good as none."""
 
@@ -269,9 +272,11 @@ class Learner:
                 "versions before it existed cannot be resumed"
             )
         for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
-            fused = optimiser.defaults.get("fused")
+            settings = [
+                {name: group[name] for name in OWN_SETTINGS if name in group}
+                for group in optimiser.param_groups
+            ]
             optimiser.load_state_dict(saved)
-            for group in optimiser.param_groups:
-                if "fused" in group:
-                    group["fused"] = fused  # of this device, not of the one that saved
+            for group, own in zip(optimiser.param_groups, settings, strict=True):
+                group.update(own)
         self.steps = state["steps"]

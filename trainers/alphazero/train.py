@@ -31,7 +31,7 @@ from pylos_env.errors import PylosError
 from pylos_env.observation import Observer
 from pylos_env.rules import Rules
 from trainers.alphazero.backends import make_workers
-from trainers.alphazero.config import AlphaZeroConfig, ConfigError, check
+from trainers.alphazero.config import AlphaZeroConfig, check
 from trainers.alphazero.evaluate import Evaluation, Judge, checkpoint_name, freeze
 from trainers.alphazero.feed import feed
 from trainers.alphazero.learner import Learner, StepReport, reports_of
@@ -49,10 +49,12 @@ from trainers.checkpoints import (
 )
 from trainers.distributed import ALONE, Rank, joined
 from trainers.evaluator import Evaluator
+from trainers.manifest import label_of
 from trainers.metrics import Metrics, open_metrics
 from trainers.network import NetworkConfig, PolicyValueNetwork, build, carried_over
 from trainers.players import find_checkpoint, load_evaluator
 from trainers.running import flushing_denormals, heeding_signals, torch_threads
+from trainers.settings import ConfigError
 
 
 def train(config: AlphaZeroConfig, metrics: Metrics | None = None) -> Path:
@@ -193,10 +195,18 @@ class Trainer:
                     f"resume={self.folder.path}"
                 )
             return
-        if self.learner.steps and self._clock() > self.evaluated:
+        if self.learner.steps == 0:
+            self.save(best=False)
+        elif self._clock() > self.evaluated:
             self.checkpoint(metrics)
         if not self.rank.leads:
             return
+        if self.learner.steps == 0:
+            metrics.message(
+                f"nothing was learnt: {self.games:,} games left {self.samples:,} samples, and "
+                f"learning begins with {self.config.replay.start:,} (replay.start); go on with a "
+                f"larger budget: python -m trainers.alphazero resume={self.folder.path}"
+            )
         results = self._finish_ladder()
         metrics.finish(results)
         metrics.message(f"done: {self.games:,} games, {self.learner.steps:,} steps")
@@ -365,8 +375,6 @@ class Trainer:
         """Rate the whole ladder by all games of the run; returns the last checkpoint's figures."""
         if not self.judge.results:
             return {}
-        from trainers.alphazero.evaluate import label_of
-
         ratings = self.judge.ratings()
         manifest = self.folder.manifest(check_files=False)
         for entry in manifest.checkpoints:

@@ -18,7 +18,7 @@ import torch
 
 from pylos_env.errors import PylosError
 from pylos_env.rules import Rules
-from trainers.alphazero.config import AlphaZeroConfig
+from trainers.alphazero.config import AlphaZeroConfig, SelfPlayConfig
 from trainers.alphazero.selfplay import Game, GameGroup, Tally
 from trainers.distributed import ALONE, Rank
 from trainers.evaluator import Evaluator, has_kernel
@@ -107,18 +107,22 @@ def by_number(games: list[Game]) -> list[Game]:
     return sorted(games, key=lambda game: game.number)
 
 
-def check_groups(states: list[dict[str, Any]], groups: int) -> None:
-    """A run goes on with the groups that it had."""
+def check_groups(states: list[dict[str, Any]], config: SelfPlayConfig) -> None:
+    """A run goes on with the groups that it had, and with their games."""
     if states and "tasks" in states[0]:
         raise PylosError("cluster.backend: the run played by tasks, set it to ray or local")
-    if len(states) != groups:
-        raise PylosError(f"selfplay.groups: the run has {len(states)}, got {groups}")
+    if len(states) != config.groups:
+        raise PylosError(f"selfplay.groups: the run has {len(states)}, got {config.groups}")
+    games = len(states[0]["games"])
+    if games != config.games:
+        raise PylosError(f"selfplay.games: the run has {games}, got {config.games}")
 
 
 class Threads:
     """A thread for each group, one network for all."""
 
     def __init__(self, config: AlphaZeroConfig, rank: Rank = ALONE) -> None:
+        self._config = config.selfplay
         self._plies = config.selfplay.plies_per_cycle
         self._evaluator = make_evaluator(config, rank.device(config.device))
         self._groups = [make_group(config, i, rank) for i in range(config.selfplay.groups)]
@@ -147,7 +151,7 @@ class Threads:
         return [group.state() for group in self._groups]
 
     def set_states(self, states: list[dict[str, Any]]) -> None:
-        check_groups(states, len(self._groups))
+        check_groups(states, self._config)
         for group, state in zip(self._groups, states, strict=True):
             group.set_state(state)
 
@@ -186,6 +190,7 @@ class Processes:
 
     def __init__(self, config: AlphaZeroConfig, rank: Rank = ALONE) -> None:
         context = spawning()
+        self._config = config.selfplay
         self._tallies: list[Tally] = []
         self._ends: list[Connection] = []
         self._processes = []
@@ -223,7 +228,7 @@ class Processes:
         return [self._receive(index) for index in range(len(self._ends))]
 
     def set_states(self, states: list[dict[str, Any]]) -> None:
-        check_groups(states, len(self._ends))
+        check_groups(states, self._config)
         self._send("set_state", states)
 
     def _send(self, task: str, contents: Sequence[Any]) -> None:
@@ -231,13 +236,13 @@ class Processes:
         for index, content in enumerate(contents):
             try:
                 self._ends[index].send((task, content))
-            except BrokenPipeError:
+            except OSError:  # the pipe is broken
                 raise self._death(index) from None
 
     def _receive(self, index: int) -> Any:
         try:
             kind, answer = self._ends[index].recv()
-        except EOFError:
+        except (EOFError, OSError):
             raise self._death(index) from None
         if kind == "error":
             raise PylosError(f"self-play process {index}: {answer}")
@@ -253,12 +258,13 @@ class Processes:
             end.close()
         for process in self._processes:
             process.join(timeout=2)
-            process.terminate()
+            process.kill()
 
 
 def _serve(config: AlphaZeroConfig, index: int, rank: Rank, end: Connection) -> None:
     """What a process does until the other end of its pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which saves first
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # it is for the trainer, which saves first
     torch.set_num_threads(1)
     group = make_group(config, index, rank)
     evaluator = make_evaluator(config, rank.device(config.device))

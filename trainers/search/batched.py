@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,20 @@ Evaluate = Callable[[Ints], tuple[Floats, Floats]]
 Walk = Generator[Ints, tuple[Floats, Floats], Result]
 """Work that asks: it yields positions, is sent their logits and values, and returns a result."""
 UNLIMITED = 1 << 30
+# settings: the least and the largest value
+_RANGES: Final[dict[str, tuple[float, float]]] = {
+    "simulations": (1, 10**6),
+    "max_considered": (1, NUM_ACTIONS),
+    "c_puct": (0, 1000),
+    "prior_temperature": (0.01, 1000),
+    "fpu_reduction": (0, 1000),
+    "gumbel_scale": (0, 1000),
+    "c_visit": (0, 10**6),
+    "c_scale": (0, 1000),
+    "dirichlet_alpha": (0.001, 1000),
+    "dirichlet_fraction": (0, 1),
+    "temperature": (0, 1000),
+}
 
 
 @dataclass
@@ -79,18 +93,10 @@ class SearchConfig:
         check_count("max_considered", self.max_considered)
         if self.root not in ("gumbel", "puct"):
             raise ValueError(f"root: expected 'gumbel' or 'puct', got {self.root!r}")
-        for name in ("c_puct", "fpu_reduction", "gumbel_scale", "c_visit", "c_scale"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}: expected 0 or more, got {getattr(self, name)!r}")
-        for name in ("dirichlet_alpha", "prior_temperature"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}: expected more than 0, got {getattr(self, name)!r}")
-        if not 0 <= self.dirichlet_fraction <= 1:
-            raise ValueError(
-                f"dirichlet_fraction: expected 0 to 1, got {self.dirichlet_fraction!r}"
-            )
-        if not self.temperature >= 0:
-            raise ValueError(f"temperature: expected 0 or more, got {self.temperature!r}")
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if not low <= value <= high:  # nan is not either
+                raise ValueError(f"{name}: expected {low:g} to {high:g}, got {value!r}")
 
 
 class SearchResult(NamedTuple):
@@ -154,6 +160,11 @@ class Search:
             raise PylosError(f"simulations: expected 1 to {config.simulations}, got {simulations}")
         if plies_left is None:
             plies_left = np.full(games, UNLIMITED)
+        if not len(keys) == len(simulations) == len(plies_left) == games:
+            raise PylosError(
+                f"{games} positions with {len(keys)} keys, {len(simulations)} numbers of "
+                f"simulations and {len(plies_left)} of plies: expected one for each"
+            )
         trees, leaves = self._trees, self._leaves
         kinds, kind_of = np.unique(simulations, return_inverse=True)
         schedule = _schedules(config.max_considered, tuple(kinds.tolist()))

@@ -285,7 +285,8 @@ def write_visit_policy(trees: Trees, game: int, policy: Floats) -> None:
         total += policy[number]
     if total == 0:
         for number in range(count):
-            policy[number] = trees.prior[game, first + number]
+            refuted = is_refuted(trees, game, first + number)
+            policy[number] = 0 if refuted else trees.prior[game, first + number]
             total += policy[number]
     policy[:count] /= total
 
