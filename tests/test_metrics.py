@@ -22,7 +22,7 @@ import torch
 from PIL import Image
 from rich.console import Console
 
-from pylos_env import Position
+from pylos_env import Position, Rules, read_games
 from pylos_env.testing import random_game
 from trainers.metrics import (
     TAGS,
@@ -31,6 +31,7 @@ from trainers.metrics import (
     Event,
     Finish,
     Game,
+    GamesSink,
     MemorySink,
     Message,
     Metrics,
@@ -412,6 +413,26 @@ def test_a_csv_that_cannot_be_continued_is_refused_and_left_alone(
     with pytest.raises(MetricsError, match=message):
         CsvSink(path, resume=5)
     assert path.read_text() == text
+
+
+def test_games_are_files_and_a_resumed_run_drops_later_ones(tmp_path: Path) -> None:
+    record = random_game(Rules.of("advanced"), 5)
+    with Metrics([GamesSink(tmp_path / "games")]) as metrics:
+        for step in (3, 40):
+            metrics.game(step, "sample/selfplay", record)
+            metrics.game(step, "sample/evaluation", record)
+            metrics.scalars(step, {"train/loss": 1})
+    names = [f"step_{step}_{kind}.txt" for step in ("000000003", "000000040") for kind in KINDS]
+    assert sorted(path.name for path in (tmp_path / "games").iterdir()) == names
+    assert read_games(tmp_path / "games" / names[0]) == [record]
+    (tmp_path / "games" / "notes.txt").write_text("mine")
+    with pytest.raises(MetricsError, match=r"games.step_.*exists: it belongs to another run"):
+        GamesSink(tmp_path / "games")
+    GamesSink(tmp_path / "games", resume=39).close()
+    assert sorted(path.name for path in (tmp_path / "games").iterdir()) == ["notes.txt", *names[:2]]
+
+
+KINDS = ("evaluation", "selfplay")
 
 
 def test_a_new_run_never_writes_into_anothers_files(tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ TRAINER_ROOMS = [
     "metrics.tags",
     "metrics.events",
     "metrics.csv_file",
+    "metrics.games_folder",
     "metrics.tensorboard",
     "metrics.console",
     "metrics.live",

@@ -360,6 +360,15 @@ def test_golden_tree() -> None:
     assert drawing(search._trees, tree.ROOT) == GOLDEN_TREE
 
 
+def test_plies_are_the_depths_of_all_leaves_together() -> None:
+    position = Position.parse("BBBWBWWBBWBWWBWB/WWBWBBBWW/.W../. w 0")
+    config = SearchConfig(root="puct", simulations=24, dirichlet_fraction=0, temperature=0)
+    search = Search(RULES, config, 1)
+    result = search.run(np.array([position.packed]), np.zeros(1, np.int64), by_reserves)
+    lines = drawing(search._trees, tree.ROOT).splitlines()  # each visit of an edge is a ply down
+    assert result.plies[0] == sum(int(line.split(":")[1].split()[0]) for line in lines)
+
+
 def drawing(trees: tree.Trees, node: int, indent: str = "") -> str:
     """The visited edges below a node, a line each."""
     lines = ""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
 
 from pylos_env.position import Position
 from pylos_env.record import GameRecord
 from pylos_env.rules import Rules
 from trainers.alphazero.evaluate import Evaluation
 from trainers.alphazero.selfplay import Game
+
+SMALLEST: Final = 1e-30
+"""Smaller shares of a policy count nothing in its entropy."""
 
 
 @dataclass
@@ -19,6 +25,7 @@ class Recent:
     seconds: float = 1e-9
     moves: float = 0
     simulations: float = 0
+    plies: float = 0
     asked: float = 0
     known: float = 0
 
@@ -29,6 +36,7 @@ class Recent:
         seconds: float,
         moves: float,
         simulations: float,
+        plies: float,
         asked: float,
         known: float,
     ) -> None:
@@ -36,6 +44,7 @@ class Recent:
         self.seconds += seconds
         self.moves += moves
         self.simulations += simulations
+        self.plies += plies
         self.asked += asked
         self.known += known
 
@@ -61,6 +70,20 @@ def figures_of(found: Evaluation) -> dict[str, float]:
         if found.truth.wrong_sign is not None:
             values["eval/value_wrong_sign"] = found.truth.wrong_sign.rate
     return {name: value for name, value in values.items() if value == value}
+
+
+def search_figures(games: list[Game]) -> dict[str, float]:
+    """What the recorded searches of finished games found."""
+    decisions = [decision for game in games for decision in game.decisions]
+    if not decisions:
+        return {}
+    shares = np.concatenate([decision.policy for decision in decisions])
+    entropy = -(shares * np.log(np.maximum(shares, SMALLEST))).sum() / len(decisions)
+    return {
+        "selfplay/policy_entropy": float(entropy),
+        "search/root_value": mean([decision.value for decision in decisions]),
+        "search/proven": mean([float(decision.proven != 0) for decision in decisions]),
+    }
 
 
 def record_of(game: Game, rules: Rules) -> GameRecord:

@@ -79,6 +79,8 @@ class Tally:
 
     moves: int = 0
     simulations: int = 0
+    plies: int = 0
+    """That all simulations together went down."""
     seconds: float = 0.0
     asked: int = 0
     """Positions whose evaluation the searches asked their memory for."""
@@ -211,6 +213,7 @@ class GameGroup:
                 game.last_value = value
         self.tally.moves += len(games)
         self.tally.simulations += int(result.visits.sum())
+        self.tally.plies += int(result.plies.sum())
         self.tally.seconds += time.perf_counter() - began
         return finished
 

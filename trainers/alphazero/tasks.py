@@ -101,6 +101,7 @@ def play_task(config: AlphaZeroConfig, task: Task, inference: Inference) -> Play
     tally = Tally(
         sum(tally.moves for tally in tallies),
         sum(tally.simulations for tally in tallies),
+        sum(tally.plies for tally in tallies),
         max(tally.seconds for tally in tallies),
         sum(tally.asked for tally in tallies),
         sum(tally.known for tally in tallies),

@@ -36,7 +36,7 @@ from trainers.alphazero.evaluate import Evaluation, Judge, checkpoint_name, free
 from trainers.alphazero.feed import feed
 from trainers.alphazero.learner import Learner, StepReport, reports_of
 from trainers.alphazero.replay import Replay, View
-from trainers.alphazero.reporting import Recent, figures_of, mean, record_of
+from trainers.alphazero.reporting import Recent, figures_of, mean, record_of, search_figures
 from trainers.alphazero.selfplay import Game, winner_of
 from trainers.alphazero.targets import samples_of
 from trainers.checkpoints import (
@@ -234,6 +234,7 @@ class Trainer:
                 seconds if leads else 0.0,
                 sum(tally.moves for tally in tallies),
                 sum(tally.simulations for tally in tallies),
+                sum(tally.plies for tally in tallies),
                 sum(tally.asked for tally in tallies),
                 sum(tally.known for tally in tallies),
                 len(self.replay) == 0,
@@ -241,7 +242,7 @@ class Trainer:
             ]
         )
         games, samples, self.samples = (int(total) for total in totals[:3])
-        seconds, moves, simulations, asked, known, empty, stopped = totals[3:]
+        seconds, moves, simulations, plies, asked, known, empty, stopped = totals[3:]
         self.games += games
         if self.samples >= self.config.replay.start and not empty:
             self.owed += samples * self.config.learner.reuse
@@ -251,6 +252,7 @@ class Trainer:
             seconds=seconds,
             moves=moves,
             simulations=simulations,
+            plies=plies,
             asked=asked,
             known=known,
         )
@@ -498,11 +500,14 @@ class Trainer:
             "selfplay/game_length": mean([float(len(game.actions)) for game in games]),
             "selfplay/draw_rate": 1 - len(decided) / len(games),
             "replay/size": float(len(self.replay) * self.rank.count),
+            "replay/reuse": self.learner.steps * self.config.learner.batch / self.samples,
+            "search/depth": recent.plies / max(1.0, recent.simulations),
             "perf/simulations_per_second": recent.simulations / recent.seconds,
             "perf/positions_per_second": recent.moves / recent.seconds,
             "perf/games_per_minute": 60 * recent.games / recent.seconds,
             "perf/progress": progress,
             "perf/minutes_left": self.seconds / 60 * (1 - progress) / max(progress, 1e-9),
+            **search_figures(games),
             **self.workers.figures(),
         }
         if recent.asked:

@@ -1,8 +1,8 @@
 """What the training loops have to tell, and where it is written.
 
 A loop emits events through `Metrics` and knows no more. Sinks write them: TensorBoard, a CSV file,
-the console, Weights & Biases. `TAGS` is the table of everything that can be emitted;
-docs/metrics.md explains each. `open_metrics` makes the usual sinks of a run folder.
+files of games, the console, Weights & Biases. `TAGS` is the table of everything that can be
+emitted; docs/metrics.md explains each. `open_metrics` makes the usual sinks of a run folder.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from trainers.metrics.events import (
     Sink,
     check_resume,
 )
+from trainers.metrics.games_folder import GamesSink
 from trainers.metrics.tags import FINAL, TAGS, MetricsError, Tag
 from trainers.metrics.tensorboard import TensorBoardSink
 from trainers.metrics.weights_biases import WandbSink
@@ -38,6 +39,7 @@ __all__ = [
     "Event",
     "Finish",
     "Game",
+    "GamesSink",
     "MemorySink",
     "Message",
     "Metrics",
@@ -60,14 +62,15 @@ def open_metrics(
     resume: int | None = None,
     csv: bool = True,
     tensorboard: bool = True,
+    games: bool = True,
     wandb_project: str | None = None,
     console: Literal["auto", "live", "plain", "off"] = "auto",
     interval: float = INTERVAL,
 ) -> Metrics:
-    """The metrics of a run folder: `metrics.csv`, event files, the console, W&B if asked for.
+    """The metrics of a run folder: `metrics.csv`, event files, `games/`, the console, and W&B.
 
     `resume`: the step of the checkpoint that the run goes on from. `interval`: seconds between two
-    plain lines on the console. The run on W&B is called as the folder is.
+    plain lines on the console. The run on W&B, if one is asked for, is called as the folder is.
     """
     folder, resume = Path(folder), check_resume(resume)
     if console not in (*MODES, "off"):
@@ -85,6 +88,8 @@ def open_metrics(
             add(TensorBoardSink(folder, resume))
         if csv:
             add(CsvSink(folder / "metrics.csv", resume))
+        if games:
+            add(GamesSink(folder / "games", resume))
         if console != "off":  # last: from here on a live display holds the terminal
             add(console_sink(console, interval))
         metrics = Metrics(sinks, resume)

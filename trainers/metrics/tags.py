@@ -151,7 +151,7 @@ TAGS: Final[Mapping[str, Tag]] = MappingProxyType(
         "selfplay/game_length": Tag("mean length of self-play games", "plies", _GAMES, main=True),
         "selfplay/draw_rate": Tag("self-play games that nobody won", "share", _SHARES),
         "selfplay/first_player_score": Tag(
-            "mean score of the first player in self-play: 1 won, 0.5 drawn", "share", _SHARES
+            "share of self-play's decided games that the first player won", "share", _SHARES
         ),
         "selfplay/policy_entropy": Tag(
             "entropy of the search's policy in recorded positions", "nats", _ENTROPY
@@ -205,7 +205,10 @@ TAGS: Final[Mapping[str, Tag]] = MappingProxyType(
             "simulations of the tree search during self-play", "per second", _SPEED, main=True
         ),
         "perf/positions_per_second": Tag(
-            "positions recorded for learning, over the whole loop", "per second", _SPEED, main=True
+            "positions that self-play's games moved on from, over the whole loop",
+            "per second",
+            _SPEED,
+            main=True,
         ),
         "perf/games_per_minute": Tag(
             "games finished, over the whole loop", "per minute", ("Speed", "Games per minute")

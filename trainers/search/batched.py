@@ -109,6 +109,7 @@ class SearchResult(NamedTuple):
     policy: npt.NDArray[np.float32]  # [games, most]: the improved policy, to learn from
     visits: npt.NDArray[np.int32]  # [games, most]
     proven: npt.NDArray[np.int8]  # [games]: 1 a proven win, -1 a proven loss, 0 neither
+    plies: npt.NDArray[np.int32]  # [games]: that all simulations together went down
 
 
 class Search:
@@ -218,6 +219,7 @@ def result_of(trees: Trees, keys: Ints, config: SearchConfig, noise: Floats | No
         np.zeros(shape, dtype=np.float32),
         np.zeros(shape, dtype=np.int32),
         trees.proven[:games, ROOT].copy(),
+        np.empty(games, dtype=np.int32),
     )
     gumbel = noise is not None
     if noise is None:
@@ -409,3 +411,4 @@ def _write_result(
             edge = roots.draw_edge(trees, game, keys[game], scores, temperature)
         result.policy[game, : trees.num_edges[game, ROOT]] = scores[: trees.num_edges[game, ROOT]]
         result.action[game] = trees.action[game, edge]
+        result.plies[game] = trees.visits[game, ROOT + 1 : trees.num_nodes[game]].sum()
