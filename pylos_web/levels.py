@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from pylos_env.rules import PRESETS, Rules
 from pylos_web.messages import Refusal
 from pylos_web.thinking import Crowd, Guard, OutOfTime
 from trainers.manifest import MANIFEST_FILE, Manifest, ManifestEntry, label_of
-from trainers.search import Search, SearchConfig
+from trainers.search import Evaluate, GameSearch, Search, SearchConfig, SearchResult
 
 if TYPE_CHECKING:
     from trainers.evaluator import Evaluator
@@ -52,6 +53,9 @@ STRENGTHS: Final = {
     "Expert": "Far stronger than a search four turns deep.",
 }
 """What the limits between the manifest's labels mean (`trainers.manifest.LEVELS`)."""
+
+KEPT_BOARDS: Final = 8
+"""Games of a level whose trees are kept, in up to 7 MB each with 1,024 simulations."""
 
 
 @dataclass(frozen=True)
@@ -105,23 +109,74 @@ class AgentThinker:
         return Thought(self.agent.act(position, key))
 
 
+class Boards:
+    """Trees of the last few games, so that the next move of one goes on with what was found."""
+
+    def __init__(self, rules: Rules, simulations: int) -> None:
+        self._rules = rules
+        self._config = SearchConfig(
+            simulations=simulations, root="puct", dirichlet_fraction=0.0, temperature=0.0
+        )
+        self._kept: deque[GameSearch] = deque(maxlen=KEPT_BOARDS)
+        self._lock = threading.Lock()
+
+    def take(self, position: Position, symmetry: int) -> tuple[GameSearch, int]:
+        """A tree that nobody else has until `give_back`, and the symmetry it sees the board by.
+
+        Where a kept one holds the position, or an image of it, it is that; otherwise a fresh one.
+        """
+        with self._lock:
+            for image in range(8 if self._rules.symmetric else 1):
+                packed = position.symmetric(image).packed
+                for tree in self._kept:
+                    if tree.holds(packed):
+                        self._kept.remove(tree)
+                        return tree, image
+        return GameSearch(self._rules, self._config), symmetry
+
+    def give_back(self, tree: GameSearch) -> None:
+        """Keep a tree whose search has ended in order; the oldest makes room."""
+        with self._lock:
+            self._kept.append(tree)
+
+
 class NetworkThinker:
     """A network with a search over it, or its raw policy where `simulations` is 0.
 
     It always plays the best it finds. That games differ all the same comes from the key: it picks
     the one of the board's eight symmetries through which the position is looked at.
+
+    One game alone is searched at a board of its own: several leaves at a time, and on from the tree
+    of its last move. Games that wait together are searched together.
     """
 
     def __init__(self, evaluator: Evaluator, simulations: int) -> None:
         self.evaluator = evaluator
         self.simulations = simulations
         self.crowd: Crowd[tuple[Position, int], Thought] = Crowd(self.think_many)
+        self._boards = Boards(evaluator.rules, simulations) if simulations else None
 
     def think(self, position: Position, key: int, guard: Guard) -> Thought:
-        return self.think_many([(position, key)], guard)[0]
+        """What to play in one game."""
+        symmetry = key % 8 if position.rules.symmetric else 0
+        if self._boards is None:
+            return _mapped_back(self._glance([position.symmetric(symmetry)])[0], symmetry)
+        tree, symmetry = self._boards.take(position, symmetry)
+        seen = position.symmetric(symmetry)
+        try:
+            found = tree.run(seen.packed, self._guarded(guard))
+        except OutOfTime:
+            log.warning("a search of %d simulations ran out of time", self.simulations)
+            thought = self._glance([seen])[0]._replace(out_of_time=True)
+        else:
+            self._boards.give_back(tree)
+            thought = self._thought(found, 0)
+        return _mapped_back(thought, symmetry)
 
     def think_many(self, questions: list[tuple[Position, int]], guard: Guard) -> list[Thought]:
         """What to play in each of many games, by one search over all of them."""
+        if len(questions) == 1:
+            return [self.think(*questions[0], guard)]
         symmetries = [key % 8 if position.rules.symmetric else 0 for position, key in questions]
         seen = [
             position.symmetric(symmetry)
@@ -136,29 +191,30 @@ class NetworkThinker:
             thoughts = [thought._replace(out_of_time=True) for thought in self._glance(seen)]
         return [_mapped_back(*pair) for pair in zip(thoughts, symmetries, strict=True)]
 
-    def _search(self, positions: list[Position], guard: Guard) -> list[Thought]:
+    def _guarded(self, guard: Guard) -> Evaluate:
+        """The network, for as long as the answer is wanted."""
+
         def evaluate(leaves: npt.NDArray[np.int64]) -> Any:
             guard.check()
             return self.evaluator(leaves)
 
+        return evaluate
+
+    def _search(self, positions: list[Position], guard: Guard) -> list[Thought]:
         packed = np.array([position.packed for position in positions])
         config = SearchConfig(simulations=self.simulations, gumbel_scale=0.0)
         search = Search(positions[0].rules, config, len(positions))
-        found = search.run(packed, np.zeros(len(packed), dtype=np.int64), evaluate)
-        thoughts = []
-        for row in range(len(positions)):
-            shares = np.zeros(NUM_ACTIONS)
-            legal = found.legal[row, : found.num_legal[row]]
-            shares[legal] = found.policy[row, : found.num_legal[row]]
-            thoughts.append(
-                Thought(
-                    int(found.action[row]),
-                    self.simulations,
-                    value=float(found.value[row]),
-                    shares=shares,
-                )
-            )
-        return thoughts
+        keys = np.zeros(len(packed), dtype=np.int64)
+        found = search.run(packed, keys, self._guarded(guard))
+        return [self._thought(found, row) for row in range(len(positions))]
+
+    def _thought(self, found: SearchResult, row: int) -> Thought:
+        shares = np.zeros(NUM_ACTIONS)
+        legal = found.legal[row, : found.num_legal[row]]
+        shares[legal] = found.policy[row, : found.num_legal[row]]
+        return Thought(
+            int(found.action[row]), self.simulations, value=float(found.value[row]), shares=shares
+        )
 
     def _glance(self, positions: list[Position]) -> list[Thought]:
         """The raw policy."""

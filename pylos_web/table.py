@@ -95,7 +95,7 @@ class Table:
 
     @property
     def key(self) -> int:
-        """Chance for the next decision: the same moves of one game get the same replies."""
+        """Chance for the next decision."""
         return kernel.draw(self.seed, self.game.plies)
 
     @property

@@ -122,12 +122,12 @@ def measure(
         against = next(
             match for match in standings.matches if {match.first, match.second} == {text, ANCHOR}
         )
-        score = against.score if against.first == text else 1 - against.score
+        wins = against.wins if against.first == text else against.losses
         entries.append(
             ManifestEntry(
                 file=path.name,
                 step=info.step,
-                win_rate_vs_random=score,
+                win_rate_vs_random=wins / len(against.games),
                 label=label_of(rating.elo),
                 timestamp=info.timestamp,
                 rating=round(rating.elo, 1),

@@ -379,6 +379,20 @@ def test_a_good_player_of_the_ladder_is_never_set_aside(tmp_path: Path) -> None:
         assert run.manifest().level("Novice").step == 8
 
 
+def test_a_player_with_a_damaged_state_stays_and_the_run_goes_on(run: RunFolder) -> None:
+    save(run, 10, 20)
+    run.enter(20, "Novice", 0.9)
+    flip(run.checkpoints / "step_000000020.state", 99)
+    with pytest.warns(CheckpointWarning, match="step_000000020"):
+        assert check_content(run.load()) == 10
+    with pytest.warns(CheckpointWarning, match=r"set aside as step_000000020\.state\.damaged"):
+        save(run, 15)
+    save(run, 20, 25)
+    assert run.manifest().level("Novice").step == 20
+    assert run.names()[-3:] == ["step_000000020", "step_000000020_2", "step_000000025"]
+    assert check_content(run.load()) == 25
+
+
 def test_a_save_cut_short_is_finished_at_the_next_opening(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

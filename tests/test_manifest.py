@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from trainers.files import CheckpointError
 from trainers.manifest import LABELS, Manifest, ManifestEntry, RunMetadata, label_of
+from trainers.ratings import Rating
 
 CONTENT = b"weights"
 GOOD: dict[str, Any] = {
@@ -238,3 +240,14 @@ def test_listing_levels_needs_no_torch() -> None:
 
 def test_labels_follow_ratings() -> None:
     assert [label_of(elo) for elo in (-50, 600, 900, 1200, 1400)] == list(LABELS)
+
+
+def test_entries_are_rated_by_step_and_the_others_stay(tmp_path: Path) -> None:
+    first, second = entry(step=1), entry(step=2, file="two.safetensors")
+    rated = Manifest(tmp_path / "manifest.json", (first, second)).with_ratings(
+        {2: Rating(900, 800, 1000, 10, False), 7: Rating(1, 0, 2, 10, False)}
+    )
+    assert rated.checkpoints[0] == first
+    assert rated.checkpoints[1] == replace(
+        second, label="Intermediate", rating=900.0, rating_low=800.0, rating_high=1000.0
+    )

@@ -20,6 +20,7 @@ from pylos_web.thinking import Guard
 from tests.web_tools import fallback_levels, write_ladder
 from trainers.manifest import Manifest
 from trainers.play.game import Game
+from trainers.search.tree import Floats, Ints
 
 SQUARE_AT_1B2 = "WW..W....B..B.B./........./..../. w 0"
 TO_RAISE = "WW..BB.........W/........./..../. w 0"
@@ -260,6 +261,11 @@ def test_one_network_may_be_several_levels(tmp_path: Path) -> None:
     assert levels[-1].description.startswith("Stronger than a search four turns deep. ")
 
 
+def fresh(thinker: NetworkThinker) -> NetworkThinker:
+    """The same without the trees of its earlier moves."""
+    return NetworkThinker(thinker.evaluator, thinker.simulations)
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_networks_play_legally_through_every_symmetry(tmp_path: Path, number: int) -> None:
     levels = Levels.load(write_ladder(tmp_path), 64)
@@ -267,29 +273,60 @@ def test_networks_play_legally_through_every_symmetry(tmp_path: Path, number: in
     assert isinstance(thinker, NetworkThinker)
     for position in list(random_game(Rules.of("advanced"), 3).positions())[5:-1:6]:
         for key in range(8):
-            thought = thinker.think(position, key, Guard(60))
+            thought = fresh(thinker).think(position, key, Guard(60))
             legal = position.legal_actions()
             assert thought.action in legal
             assert thought.shares is not None
             assert thought.shares[legal].sum() == pytest.approx(1, abs=1e-4)
-            seen = thinker.think(position.symmetric(key), 0, Guard(60))
+            seen = fresh(thinker).think(position.symmetric(key), 0, Guard(60))
             assert seen.value == pytest.approx(thought.value)
             assert seen.shares is not None
             assert np.sort(seen.shares) == pytest.approx(np.sort(thought.shares))
 
 
-def test_searches_are_answered_together_as_they_are_alone(tmp_path: Path) -> None:
+def test_searches_are_answered_together_as_they_are_by_twos(tmp_path: Path) -> None:
     levels = Levels.load(write_ladder(tmp_path), 64)
     _, thinker = levels.find(levels.all[1].id, Rules.of("advanced"))
     assert isinstance(thinker, NetworkThinker)
     positions = list(random_game(Rules.of("advanced"), 4).positions())[:-1]
     questions = [(position, key) for key, position in enumerate(positions)]
     together = thinker.think_many(questions, Guard(60))
-    for (position, key), thought in zip(questions, together, strict=True):
-        alone = thinker.think(position, key, Guard(60))
-        assert alone.action == thought.action
-        assert alone.value == pytest.approx(thought.value, abs=1e-4)
-        assert alone.shares == pytest.approx(thought.shares, abs=1e-3)
+    for question, thought in zip(questions, together, strict=True):
+        among_two = thinker.think_many([question, questions[0]], Guard(60))[0]
+        assert among_two.action == thought.action
+        assert among_two.value == pytest.approx(thought.value, abs=1e-4)
+        assert among_two.shares == pytest.approx(thought.shares, abs=1e-3)
+
+
+def test_a_game_alone_goes_on_with_its_tree_and_games_do_not_share_one(tmp_path: Path) -> None:
+    levels = Levels.load(write_ladder(tmp_path), 64)
+    _, thinker = levels.find(levels.all[1].id, Rules.of("advanced"))
+    assert isinstance(thinker, NetworkThinker)
+    thinker = NetworkThinker(thinker.evaluator, 64)
+    asked: list[int] = []
+
+    def counting(packed: Ints) -> tuple[Floats, Floats]:
+        asked.append(len(packed))
+        return evaluator(packed)
+
+    evaluator = thinker.evaluator
+    thinker.evaluator = counting  # type: ignore[assignment]
+    first, other = Position.start(), Position.start().play(5).play(0).play(10)
+    for position in (first, other):
+        thinker.think_many([(position, 3)], Guard(60))
+    assert max(asked) > 1  # leaves in batches
+    boards = thinker._boards
+    assert boards is not None
+    assert [tree.kept_visits for tree in boards._kept] == [thinker.simulations] * 2
+    thought = thinker.think(first, 0, Guard(60))  # by another symmetry: the tree's own is taken
+    assert thought.shares is not None
+    reply = first.play(int(thought.shares.argmax()))
+    thinker.think(reply, 5, Guard(60))
+    assert sorted(tree.kept_visits > thinker.simulations for tree in boards._kept) == [False, True]
+    guard = Guard(-1.0)
+    guard.begin()
+    assert thinker.think(reply, 0, guard).out_of_time
+    assert len(boards._kept) == 1  # a tree that was left in the middle of a search is dropped
 
 
 def test_a_search_out_of_time_says_so_and_plays_the_raw_policy(tmp_path: Path) -> None:

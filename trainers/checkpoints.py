@@ -303,24 +303,34 @@ class RunFolder:
         self._link_new(name, best)
 
     def _check_forward(self, step: int) -> None:
-        """Refuse to save behind a good checkpoint; set damaged ones aside, which it replaces."""
+        """Refuse to save behind a good checkpoint; set damaged ones aside, which it replaces.
+
+        Of a player of the ladder only a damaged state is set aside: it goes on to play.
+        """
         for name in reversed(self.names()):
             if _order(name)[0] <= step:
                 return
-            path = self._weights(name)
+            path, state = self._weights(name), self._state(name)
+            plays = name in self._ladder_names()
             try:
-                verify(path, with_state=name not in self._ladder_names())
+                verify(path, with_state=not plays)
             except CheckpointError as error:
                 _warn(f"{error}; it is set aside as {path.name}{_DAMAGED}")
-                self._set_aside(name)
-            else:
-                raise CheckpointError(
-                    f"step {step} lies behind {path}: train on from the latest checkpoint, "
-                    "or in a new run folder"
-                )
+                self._set_aside(path, state)
+                continue
+            try:
+                verify(path, with_state=plays and state.exists())
+            except CheckpointError as error:
+                _warn(f"{error}; it is set aside as {state.name}{_DAMAGED}")
+                self._set_aside(state)
+                continue
+            raise CheckpointError(
+                f"step {step} lies behind {path}: train on from the latest checkpoint, "
+                "or in a new run folder"
+            )
 
-    def _set_aside(self, name: str) -> None:
-        for path in (self._weights(name), self._state(name)):
+    def _set_aside(self, *paths: Path) -> None:
+        for path in paths:
             if path.exists():
                 path.rename(f"{path}{_DAMAGED}")
         sync_folder(self.checkpoints)

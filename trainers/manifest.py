@@ -13,16 +13,19 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pylos_env.options import is_whole
 from trainers.files import CheckpointError, read_json, sha256_of, write_json
+
+if TYPE_CHECKING:
+    from trainers.ratings import Rating
 
 VERSION: Final = 1
 LABELS: Final = ("Beginner", "Novice", "Intermediate", "Advanced", "Expert")
 LEVELS: Final = (500, 800, 1100, 1400)
 """Ratings, `random` at 0, at which the next label begins. In the tournament of the shipped ladder
-the rule-based player has 591 and a search of four turns 885; other fields of players shift that."""
+the rule-based player has 590 and a search of four turns 884; other fields of players shift that."""
 MANIFEST_FILE: Final = "manifest.json"
 METADATA_FILE: Final = "metadata.json"
 
@@ -40,7 +43,7 @@ class ManifestEntry:
     """Where it is, from the manifest's folder on, with forward slashes."""
     step: int
     win_rate_vs_random: float
-    """Share of points against `random`, 0 to 1."""
+    """Share of games won against `random`, 0 to 1; draws count nothing."""
     label: str
     """One of `LABELS`."""
     timestamp: str
@@ -142,6 +145,22 @@ class Manifest:
         """The manifest with one more entry, which replaces one of the same step."""
         others = (other for other in self.checkpoints if other.step != entry.step)
         return replace(self, checkpoints=(*others, entry))
+
+    def with_ratings(self, ratings: Mapping[int, Rating]) -> Manifest:
+        """Entries rated by step, and labelled by that; those of other steps stay as they are."""
+        entries = (
+            entry
+            if (rating := ratings.get(entry.step)) is None
+            else replace(
+                entry,
+                label=label_of(rating.elo),
+                rating=rating.elo,
+                rating_low=rating.low,
+                rating_high=rating.high,
+            )
+            for entry in self.checkpoints
+        )
+        return replace(self, checkpoints=tuple(entries))
 
     def file(self, entry: ManifestEntry) -> Path:
         return self.path.parent / entry.file

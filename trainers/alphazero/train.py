@@ -49,7 +49,6 @@ from trainers.checkpoints import (
 )
 from trainers.distributed import ALONE, Rank, joined
 from trainers.evaluator import Evaluator
-from trainers.manifest import label_of
 from trainers.metrics import Metrics, open_metrics
 from trainers.network import NetworkConfig, PolicyValueNetwork, build, carried_over
 from trainers.players import find_checkpoint, load_evaluator
@@ -379,17 +378,9 @@ class Trainer:
             return {}
         ratings = self.judge.ratings()
         manifest = self.folder.manifest(check_files=False)
-        for entry in manifest.checkpoints:
-            rating = ratings[checkpoint_name(entry.step)]
-            manifest = manifest.with_entry(
-                replace(
-                    entry,
-                    label=label_of(rating.elo),
-                    rating=rating.elo,
-                    rating_low=rating.low,
-                    rating_high=rating.high,
-                )
-            )
+        steps = [entry.step for entry in manifest.checkpoints]  # some of a part that was lost
+        rated = {s: ratings[name] for s in steps if (name := checkpoint_name(s)) in ratings}
+        manifest = manifest.with_ratings(rated)
         manifest.write()
         last = manifest.checkpoints[-1]
         results = {"eval/win_rate_vs_random": last.win_rate_vs_random}

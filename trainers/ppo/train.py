@@ -15,7 +15,7 @@ import copy
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +35,6 @@ from trainers.checkpoints import (
     set_rng_state,
 )
 from trainers.evaluator import Evaluator
-from trainers.manifest import label_of
 from trainers.metrics import Metrics, open_metrics
 from trainers.network import build, choose_device, mixed_precision
 from trainers.ppo.config import PPOConfig, check
@@ -257,17 +256,9 @@ class Trainer:
         """Rate the whole ladder by all games of the run; returns the last checkpoint's figures."""
         ratings = self.judge.ratings()
         manifest = self.folder.manifest(check_files=False)
-        for entry in manifest.checkpoints:
-            rating = ratings[EPISODES.stem(entry.step)]
-            manifest = manifest.with_entry(
-                replace(
-                    entry,
-                    label=label_of(rating.elo),
-                    rating=rating.elo,
-                    rating_low=rating.low,
-                    rating_high=rating.high,
-                )
-            )
+        steps = [entry.step for entry in manifest.checkpoints]  # some of a part that was lost
+        rated = {s: ratings[name] for s in steps if (name := EPISODES.stem(s)) in ratings}
+        manifest = manifest.with_ratings(rated)
         manifest.write()
         last = manifest.checkpoints[-1]
         results = self._last_figures | {

@@ -39,6 +39,7 @@ from trainers.search.tree import (
 
 GAME = 0
 """The only row of the trees."""
+MOST_LEAVES = 8
 KEPT_SEARCHES = 8
 """Room for so many searches' nodes in one tree."""
 
@@ -46,9 +47,15 @@ KEPT_SEARCHES = 8
 class GameSearch:
     """One tree that lives as long as the game goes on."""
 
-    def __init__(self, rules: Rules, config: SearchConfig, leaves: int = 8) -> None:
-        """`leaves` is how many positions the evaluator is asked about at once."""
+    def __init__(self, rules: Rules, config: SearchConfig, leaves: int | None = None) -> None:
+        """`leaves` is how many positions the evaluator is asked about at once.
+
+        Unless it is given, a sixteenth of the simulations, and no more than `MOST_LEAVES`: what is
+        begun before anything is known of it is chosen less well.
+        """
         config.check()
+        if leaves is None:
+            leaves = min(MOST_LEAVES, max(1, config.simulations // 16))
         self.rules = rules
         self.config = config
         nodes = KEPT_SEARCHES * config.simulations + 1
@@ -60,6 +67,10 @@ class GameSearch:
     def kept_visits(self) -> int:
         """Simulations of the tree so far."""
         return int(self._trees.visits[GAME, ROOT]) if self._trees.num_nodes[GAME] else 0
+
+    def holds(self, packed: int) -> bool:
+        """Whether the tree has found out something about a position."""
+        return _find(self._trees, packed) != NO_NODE
 
     def run(self, packed: int, evaluate: Evaluate, plies_left: int = UNLIMITED) -> SearchResult:
         """`config.simulations` more for this position; the result has one row."""
