@@ -25,6 +25,7 @@ from pylos_env.observation import Observer
 from pylos_env.testing import random_game
 from trainers import command, paths
 from trainers.alphazero import selfplay
+from trainers.alphazero.beginning import first_network
 from trainers.alphazero.cli import AlphaZeroConfig  # from here, since that registers it
 from trainers.alphazero.config import (
     BudgetConfig,
@@ -47,7 +48,7 @@ from trainers.alphazero.learner import (
 from trainers.alphazero.replay import Batch, Replay
 from trainers.alphazero.selfplay import Decision, Game, GameGroup
 from trainers.alphazero.targets import SHARE, Samples, samples_of, value_targets
-from trainers.alphazero.train import Trainer, first_network, train
+from trainers.alphazero.train import Trainer, train
 from trainers.alphazero.workers import Processes
 from trainers.arena import MatchResult
 from trainers.checkpoints import CheckpointError, RunFolder, load_weights

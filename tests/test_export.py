@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,6 @@ from trainers.export.onnx_file import Difference, ExportError, compare, random_p
 from trainers.files import CheckpointError, sha256_of
 from trainers.manifest import MANIFEST_FILE, Manifest, ManifestEntry
 from trainers.network import NetworkConfig, PolicyValueNetwork, build
-from trainers.players import network_facts
 
 KINDS = ["symmetric", "patterns", "mlp", "mlp_deep", "resmlp", "resnet"]
 CPU = torch.device("cpu")
@@ -113,7 +113,7 @@ def checkpoint(
     """A run of one checkpoint, as the trainers leave it."""
     network = network_of(kind, rules, **more)
     info = CheckpointInfo(
-        network_facts(network.config),
+        asdict(network.config),
         Rules.of(rules),
         network.config.observation,
         config={
@@ -199,7 +199,7 @@ def test_a_level_of_the_ladder_is_exported_by_its_name(
     ladder = tmp_path / "ladder"
     ladder.mkdir()
     network = network_of("mlp", value_head="wdl")
-    info = CheckpointInfo(network_facts(network.config), Rules(), "flat", commit="unknown", step=9)
+    info = CheckpointInfo(asdict(network.config), Rules(), "flat", commit="unknown", step=9)
     halves = {name: tensor.half() for name, tensor in network.state_dict().items()}
     path = ladder / "step_000000009.safetensors"
     path.write_bytes(encode_weights(info, path.stem, halves, state_sha256=""))

@@ -15,7 +15,6 @@ import pytest
 
 from trainers.files import CheckpointError
 from trainers.manifest import LABELS, Manifest, ManifestEntry, RunMetadata, label_of
-from trainers.ratings import Rating
 
 CONTENT = b"weights"
 GOOD: dict[str, Any] = {
@@ -245,7 +244,7 @@ def test_labels_follow_ratings() -> None:
 def test_entries_are_rated_by_step_and_the_others_stay(tmp_path: Path) -> None:
     first, second = entry(step=1), entry(step=2, file="two.safetensors")
     rated = Manifest(tmp_path / "manifest.json", (first, second)).with_ratings(
-        {2: Rating(900, 800, 1000, 10, False), 7: Rating(1, 0, 2, 10, False)}
+        {2: (900.0, 800.0, 1000.0), 7: (1.0, 0.0, 2.0)}
     )
     assert rated.checkpoints[0] == first
     assert rated.checkpoints[1] == replace(

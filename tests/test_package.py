@@ -141,6 +141,8 @@ TRAINER_ROOMS = [
     "alphazero.ray_pool",
     "alphazero.backends",
     "alphazero.reporting",
+    "alphazero.beginning",
+    "alphazero.ladder",
     "alphazero.train",
     "alphazero.cli",
     "alphazero.__main__",

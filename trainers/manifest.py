@@ -13,13 +13,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pylos_env.options import is_whole
 from trainers.files import CheckpointError, read_json, sha256_of, write_json
-
-if TYPE_CHECKING:
-    from trainers.ratings import Rating
 
 VERSION: Final = 1
 LABELS: Final = ("Beginner", "Novice", "Intermediate", "Advanced", "Expert")
@@ -146,20 +143,18 @@ class Manifest:
         others = (other for other in self.checkpoints if other.step != entry.step)
         return replace(self, checkpoints=(*others, entry))
 
-    def with_ratings(self, ratings: Mapping[int, Rating]) -> Manifest:
-        """Entries rated by step, and labelled by that; those of other steps stay as they are."""
-        entries = (
-            entry
-            if (rating := ratings.get(entry.step)) is None
-            else replace(
-                entry,
-                label=label_of(rating.elo),
-                rating=rating.elo,
-                rating_low=rating.low,
-                rating_high=rating.high,
-            )
-            for entry in self.checkpoints
-        )
+    def with_ratings(self, ratings: Mapping[int, tuple[float, float, float]]) -> Manifest:
+        """Rated anew and labelled by that: by step a rating, its lower and its upper bound.
+
+        Entries of other steps stay as they are.
+        """
+        entries = []
+        for entry in self.checkpoints:
+            if entry.step in ratings:
+                elo, low, high = ratings[entry.step]
+                label = label_of(elo)
+                entry = replace(entry, label=label, rating=elo, rating_low=low, rating_high=high)
+            entries.append(entry)
         return replace(self, checkpoints=tuple(entries))
 
     def file(self, entry: ManifestEntry) -> Path:

@@ -19,7 +19,7 @@ import functools
 import math
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -72,11 +72,6 @@ def load_evaluator(checkpoint: Checkpoint, device: str = "auto") -> Evaluator:
             f"network takes {network.config.observation!r}"
         )
     return Evaluator(network, info.rules, choose_device(device))
-
-
-def network_facts(config: NetworkConfig) -> dict[str, Any]:
-    """A network's config as a checkpoint stores it."""
-    return asdict(config)
 
 
 class NetworkPlayer(Agent):

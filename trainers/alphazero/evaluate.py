@@ -7,7 +7,6 @@ come from all games of the run so far, anchored on `random` at 0.
 from __future__ import annotations
 
 import copy
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,6 +25,7 @@ from trainers.manifest import label_of
 from trainers.network import PolicyValueNetwork
 from trainers.players import NetworkPlayer, SearchPlayer
 from trainers.ratings import Rating, Result, rate
+from trainers.running import workers
 from trainers.search import SearchConfig
 
 ANCHOR: Final = "random"
@@ -129,7 +129,7 @@ class Judge:
                 seed=self._config.seed,
             )
 
-        with ThreadPoolExecutor(self._threads) as pool:
+        with workers(self._threads) as pool:
             return list(pool.map(match, opponents))
 
     # For a resumed run

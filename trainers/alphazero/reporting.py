@@ -11,7 +11,8 @@ from pylos_env.position import Position
 from pylos_env.record import GameRecord
 from pylos_env.rules import Rules
 from trainers.alphazero.evaluate import Evaluation
-from trainers.alphazero.selfplay import Game
+from trainers.alphazero.learner import StepReport
+from trainers.alphazero.selfplay import Game, winner_of
 
 SMALLEST: Final = 1e-30
 """Smaller shares of a policy count nothing in its entropy."""
@@ -48,6 +49,48 @@ class Recent:
         self.asked += asked
         self.known += known
 
+    def figures(self) -> dict[str, float]:
+        found = {
+            "search/depth": self.plies / max(1.0, self.simulations),
+            "perf/simulations_per_second": self.simulations / self.seconds,
+            "perf/positions_per_second": self.moves / self.seconds,
+            "perf/games_per_minute": 60 * self.games / self.seconds,
+        }
+        if self.asked:
+            found["perf/known_share"] = self.known / self.asked
+        return found
+
+
+def learning_figures(steps: list[StepReport]) -> dict[str, float]:
+    """What the last learning steps did, at least one."""
+    return {
+        "train/loss": mean([step.loss for step in steps]),
+        "train/policy_loss": mean([step.policy_loss for step in steps]),
+        "train/value_loss": mean([step.value_loss for step in steps]),
+        "train/entropy": mean([step.entropy for step in steps]),
+        "train/grad_norm": mean([step.grad_norm for step in steps]),
+        "train/learning_rate": steps[-1].learning_rate,
+    }
+
+
+def selfplay_figures(games: list[Game]) -> dict[str, float]:
+    """How the last games went, at least one, and what their recorded searches found."""
+    decided = [winner for game in games if (winner := winner_of(game)) is not None]
+    decisions = [decision for game in games for decision in game.decisions]
+    figures = {
+        "selfplay/game_length": mean([float(len(game.actions)) for game in games]),
+        "selfplay/draw_rate": 1 - len(decided) / len(games),
+    }
+    if decided:
+        figures["selfplay/first_player_score"] = 1 - mean([float(winner) for winner in decided])
+    if decisions:
+        shares = np.concatenate([decision.policy for decision in decisions])
+        entropy = -(shares * np.log(np.maximum(shares, SMALLEST))).sum() / len(decisions)
+        figures["selfplay/policy_entropy"] = float(entropy)
+        figures["search/root_value"] = mean([decision.value for decision in decisions])
+        figures["search/proven"] = mean([float(decision.proven != 0) for decision in decisions])
+    return figures
+
 
 def figures_of(found: Evaluation) -> dict[str, float]:
     assert found.rating is not None
@@ -70,20 +113,6 @@ def figures_of(found: Evaluation) -> dict[str, float]:
         if found.truth.wrong_sign is not None:
             values["eval/value_wrong_sign"] = found.truth.wrong_sign.rate
     return {name: value for name, value in values.items() if value == value}
-
-
-def search_figures(games: list[Game]) -> dict[str, float]:
-    """What the recorded searches of finished games found."""
-    decisions = [decision for game in games for decision in game.decisions]
-    if not decisions:
-        return {}
-    shares = np.concatenate([decision.policy for decision in decisions])
-    entropy = -(shares * np.log(np.maximum(shares, SMALLEST))).sum() / len(decisions)
-    return {
-        "selfplay/policy_entropy": float(entropy),
-        "search/root_value": mean([decision.value for decision in decisions]),
-        "search/proven": mean([float(decision.proven != 0) for decision in decisions]),
-    }
 
 
 def record_of(game: Game, rules: Rules) -> GameRecord:

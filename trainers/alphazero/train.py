@@ -24,34 +24,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from pylos_env.batch import default_threads
 from pylos_env.errors import PylosError
 from pylos_env.observation import Observer
 from pylos_env.rules import Rules
 from trainers.alphazero.backends import make_workers
+from trainers.alphazero.beginning import first_network, grown
 from trainers.alphazero.config import AlphaZeroConfig, check
-from trainers.alphazero.evaluate import Evaluation, Judge, checkpoint_name, freeze
+from trainers.alphazero.evaluate import Judge, freeze
 from trainers.alphazero.feed import feed
+from trainers.alphazero.ladder import enter, rate_ladder
 from trainers.alphazero.learner import Learner, StepReport, reports_of
 from trainers.alphazero.replay import Replay, View
-from trainers.alphazero.reporting import Recent, figures_of, mean, record_of, search_figures
-from trainers.alphazero.selfplay import Game, winner_of
-from trainers.alphazero.targets import samples_of
-from trainers.checkpoints import (
-    CheckpointInfo,
-    RunFolder,
-    check_fits,
-    load_weights,
-    rng_state,
-    set_rng_state,
+from trainers.alphazero.reporting import (
+    Recent,
+    figures_of,
+    learning_figures,
+    record_of,
+    selfplay_figures,
 )
+from trainers.alphazero.selfplay import Game
+from trainers.alphazero.targets import samples_of
+from trainers.checkpoints import CheckpointInfo, RunFolder, check_fits, rng_state, set_rng_state
 from trainers.distributed import ALONE, Rank, joined
 from trainers.evaluator import Evaluator
 from trainers.metrics import Metrics, open_metrics
-from trainers.network import NetworkConfig, PolicyValueNetwork, build, carried_over
-from trainers.players import find_checkpoint, load_evaluator
+from trainers.network import NetworkConfig
 from trainers.running import flushing_denormals, heeding_signals, torch_threads
 from trainers.settings import ConfigError
 
@@ -91,23 +90,6 @@ def _train(config: AlphaZeroConfig, metrics: Metrics | None, rank: Rank) -> Path
             )
         trainer.run(stack.enter_context(metrics))
     return path
-
-
-def first_network(config: AlphaZeroConfig) -> PolicyValueNetwork:
-    """The network that a run begins with: fresh from the seed, or with another run's weights."""
-    rules = Rules.of(config.rules)
-    torch.manual_seed(config.seed)
-    network = build(config.network, rules)
-    if config.initial and not config.resume:
-        try:
-            checkpoint = load_weights(find_checkpoint(config.initial)[0])
-            check_fits(checkpoint, rules)
-            theirs = load_evaluator(checkpoint, "cpu").network
-            weights = carried_over(theirs.state_dict(), theirs.config, network)
-        except PylosError as error:
-            raise ConfigError(f"initial: {config.initial}: {error}") from None
-        network.load_state_dict(weights)
-    return network
 
 
 class Trainer:
@@ -206,8 +188,7 @@ class Trainer:
                 f"learning begins with {self.config.replay.start:,} (replay.start); go on with a "
                 f"larger budget: python -m trainers.alphazero resume={self.folder.path}"
             )
-        results = self._finish_ladder()
-        metrics.finish(results)
+        metrics.finish(rate_ladder(self.folder, self.judge))
         metrics.message(f"done: {self.games:,} games, {self.learner.steps:,} steps")
 
     def cycle(self) -> None:
@@ -339,7 +320,7 @@ class Trainer:
             metrics.picture(step, "sample/position", sample.end)
         metrics.flush()
         self.save(best=accepted)
-        self._enter(found)
+        enter(self.folder, found, self.config.evaluation.simulations)
 
     def save(self, best: bool) -> None:
         """Save everything; all processes take part, the leader writes."""
@@ -355,40 +336,6 @@ class Trainer:
         )
         weights = self.learner.playing.state_dict()
         self.folder.save(self.learner.steps, weights, info, state, best=best)
-
-    def _enter(self, found: Evaluation) -> None:
-        assert found.rating is not None
-        self.folder.enter(
-            found.step,
-            found.label,
-            found.win_rates["random"],
-            rating=found.rating.elo,
-            rating_low=found.rating.low,
-            rating_high=found.rating.high,
-            oracle_score=found.truth.preserving.rate if found.truth else None,
-            simulations=self.config.evaluation.simulations,
-        )
-        metadata = self.folder.metadata()
-        metadata.add_elo(found.step, found.rating.elo)
-        self.folder.write_metadata(metadata)
-
-    def _finish_ladder(self) -> dict[str, float]:
-        """Rate the whole ladder by all games of the run; returns the last checkpoint's figures."""
-        if not self.judge.results:
-            return {}
-        ratings = self.judge.ratings()
-        manifest = self.folder.manifest(check_files=False)
-        steps = [entry.step for entry in manifest.checkpoints]  # some of a part that was lost
-        rated = {s: ratings[name] for s in steps if (name := checkpoint_name(s)) in ratings}
-        manifest = manifest.with_ratings(rated)
-        manifest.write()
-        last = manifest.checkpoints[-1]
-        results = {"eval/win_rate_vs_random": last.win_rate_vs_random}
-        if last.rating is not None:
-            results["eval/rating"] = last.rating
-        if last.oracle_score is not None:
-            results["eval/oracle_preserving"] = last.oracle_score
-        return results
 
     # Going on
 
@@ -426,7 +373,7 @@ class Trainer:
             common = dict(checkpoint.state)
             theirs = NetworkConfig(**checkpoint.info.network)
             if theirs != self.config.network:
-                common |= self._grown(common, theirs)
+                common |= grown(common, theirs, self.learner)
             found = checkpoint.info.step, common
             own = {name: common.pop(name) for name in ("replay", "groups", "rng")}
             parts = [own, *common.pop("others", [])]
@@ -453,57 +400,22 @@ class Trainer:
         self.evaluated_step = state["evaluated_step"]
         return step
 
-    def _grown(self, state: dict[str, Any], theirs: NetworkConfig) -> dict[str, Any]:
-        """The parts of a state that change where its network gets more blocks."""
-
-        def grow(weights: dict[str, Any]) -> dict[str, Any]:
-            try:
-                return carried_over(weights, theirs, self.learner.network)
-            except PylosError as error:
-                raise PylosError(f"the run was saved with {error}") from None
-
-        learner = self.learner.state()  # with fresh optimisers
-        learner |= {name: grow(state["learner"][name]) for name in ("network", "playing")}
-        earlier = [[name, grow(weights)] for name, weights in state["judge"]["earlier"]]
-        return {
-            "learner": learner | {"steps": state["learner"]["steps"]},
-            "judge": state["judge"] | {"earlier": earlier},
-            "best": None if state["best"] is None else grow(state["best"]),
-        }
-
     # Figures
 
     def _figures(self) -> dict[str, float]:
         """What the last cycles did, for the display."""
-        steps, games = self._steps, self._finished
-        recent, self._recent = self._recent, Recent()
-        decided = [winner for game in games if (winner := winner_of(game)) is not None]
-        progress = self.progress()
+        progress, drawn = self.progress(), self.learner.steps * self.config.learner.batch
         figures = {
-            "train/loss": mean([s.loss for s in steps]),
-            "train/policy_loss": mean([s.policy_loss for s in steps]),
-            "train/value_loss": mean([s.value_loss for s in steps]),
-            "train/entropy": mean([s.entropy for s in steps]),
-            "train/grad_norm": mean([s.grad_norm for s in steps]),
-            "train/learning_rate": steps[-1].learning_rate,
+            **learning_figures(self._steps),
+            **selfplay_figures(self._finished),
+            **self._recent.figures(),
             "selfplay/games": float(self.games),
             "selfplay/positions": float(self.samples),
-            "selfplay/game_length": mean([float(len(game.actions)) for game in games]),
-            "selfplay/draw_rate": 1 - len(decided) / len(games),
             "replay/size": float(len(self.replay) * self.rank.count),
-            "replay/reuse": self.learner.steps * self.config.learner.batch / self.samples,
-            "search/depth": recent.plies / max(1.0, recent.simulations),
-            "perf/simulations_per_second": recent.simulations / recent.seconds,
-            "perf/positions_per_second": recent.moves / recent.seconds,
-            "perf/games_per_minute": 60 * recent.games / recent.seconds,
+            "replay/reuse": drawn / self.samples,
             "perf/progress": progress,
             "perf/minutes_left": self.seconds / 60 * (1 - progress) / max(progress, 1e-9),
-            **search_figures(games),
             **self.workers.figures(),
         }
-        if recent.asked:
-            figures["perf/known_share"] = recent.known / recent.asked
-        if decided:
-            figures["selfplay/first_player_score"] = 1 - mean([float(w) for w in decided])
-        self._steps, self._finished = [], games[-1:]
+        self._recent, self._steps, self._finished = Recent(), [], self._finished[-1:]
         return figures

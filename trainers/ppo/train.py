@@ -257,7 +257,7 @@ class Trainer:
         ratings = self.judge.ratings()
         manifest = self.folder.manifest(check_files=False)
         steps = [entry.step for entry in manifest.checkpoints]  # some of a part that was lost
-        rated = {s: ratings[name] for s in steps if (name := EPISODES.stem(s)) in ratings}
+        rated = {s: ratings[name][:3] for s in steps if (name := EPISODES.stem(s)) in ratings}
         manifest = manifest.with_ratings(rated)
         manifest.write()
         last = manifest.checkpoints[-1]
