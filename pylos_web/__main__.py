@@ -1,8 +1,6 @@
 """`python -m pylos_web` is `pylos-web`."""
 
-import sys
-
-from pylos_web.cli import main
+from trainers.entry import web
 
 if __name__ == "__main__":
-    sys.exit(main())
+    web()

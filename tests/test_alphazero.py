@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -833,6 +834,7 @@ def test_a_signal_saves_and_says_how_to_go_on(
     out, err = child.communicate(timeout=120)
     assert child.returncode == 0, err
     assert "resume=" in out + err
+    assert "stopping and saving" in err
     step = RunFolder(tmp_path / "first", writable=False).load("latest").info.step
     resumed = subprocess.run(
         [
@@ -882,6 +884,7 @@ def test_a_budget_too_small_to_learn_is_told_and_can_go_on(tmp_path: Path) -> No
     train(config, Metrics([sink]))
     texts = [event.text for event in sink.events if isinstance(event, Message)]
     assert any("nothing was learnt" in text and "replay.start" in text for text in texts)
+    assert any(re.search(r"resume=.* budget\.games=\d+", text) for text in texts)
     more = dataclasses.replace(config, run="", resume=str(tmp_path), budget=BudgetConfig(0, 0, 3))
     run_quietly(more)
     assert RunFolder(tmp_path, writable=False).load("latest").info.step == 3
@@ -1068,7 +1071,8 @@ def test_impossible_configs_are_refused_by_name(override: str, message: str) -> 
 
 def test_the_command_refuses_before_work_begins(tmp_path: Path) -> None:
     for word, message in (
-        ("search.simulation=3", "simulation"),
+        ("search.simulation=3", "search.simulation: there is no such setting, perhaps search.sim"),
+        ("+serch.simulations=3", "serch.simulations: there is no such setting"),
         ("search.simulations=0", "simulations"),
         ("rules=chess", "unknown rules"),
         ("initial=nobody", "nobody"),

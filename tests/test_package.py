@@ -90,6 +90,7 @@ TRAINER_ROOMS = [
     "settings",
     "running",
     "command",
+    "entry",
     "players",
     "export.model",
     "export.onnx_file",
@@ -474,3 +475,26 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
     built = (ROOT / "pylos_web" / "static" / "dist" / "board3d.js").exists()
     assert page == f"[200, 200, {200 if built else 404}, 404]", out.stderr
     assert board3d == str(built)
+
+
+@pytest.mark.parametrize(
+    ("command", "missing", "extra"),
+    [
+        ("alphazero", "hydra", "train"),
+        ("ppo", "hydra", "train"),
+        ("export", "safetensors", "export"),
+        ("web", "uvicorn", "web"),
+    ],
+)
+def test_a_command_without_its_extra_says_what_to_install(
+    command: str, missing: str, extra: str
+) -> None:
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None; sys.argv = ['x', '--help']; "
+        f"from trainers import entry; entry.{command}()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"pylos-{command} needs the package '{missing}': pip install 'pylos-env[{extra}]'\n"
+    )

@@ -735,6 +735,7 @@ def test_a_game_goes_back_into_the_file_it_came_from(piped: Piped, tmp_path: Pat
         (["--black", "alphabeta:0"], "from 1 to"),
         (["--black", "alphabeta"], "expected a depth"),
         (["--black", "perfect"], "no table for 'advanced'"),
+        (["--black", "checkpoint:novice", "--rules", "children"], "trained under the rules"),
         (["--rules", "chess"], "unknown rules 'chess'"),
         (["--seed", "-1"], "a seed must be a whole number from 0 up"),
         (["--seed", "x"], "argument --seed: invalid int value: 'x'"),

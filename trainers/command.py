@@ -8,10 +8,13 @@ anew or a cluster has put the job back into its queue, the job goes on with it.
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import os
+import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +31,8 @@ FREE_SETTINGS: Final = {"run", "resume", "console", "wandb", "keep", "threads", 
 """What may differ when a run goes on."""
 GROUPS: Final = ("network", "cluster", "experiment")
 """Of a run's configs; what they set is saved with it."""
+_SETTING: Final = re.compile(r"\+{0,2}(?!hydra\.)([A-Za-z][\w.]*)=.*", re.DOTALL)
+"""A setting on the command line, not one of Hydra's own."""
 
 
 def run_folder(resume: str, run: str, name: str) -> str:
@@ -64,6 +69,8 @@ def start(given: DictConfig, schema: type, train: Callable[[Any], object]) -> No
         elif not config.run and not config.resume and not follows():
             config.run = hydra.runtime.output_dir
         train(config)
+    except KeyboardInterrupt:
+        sys.exit(130)
     except (PylosError, OmegaConfBaseException) as error:
         if sweeping:
             raise
@@ -117,6 +124,27 @@ def different_settings(saved: Mapping[str, Any], given: Mapping[str, Any]) -> li
         elif before != now:
             names.append(name)
     return names
+
+
+def check_names(words: Sequence[str], schema: type) -> None:
+    """Refuse a setting that there is not, also behind a `+`, and name the nearest there is."""
+    names = {*GROUPS, *_names(schema())}
+    for word in words:
+        match = _SETTING.fullmatch(word)
+        if match is None or match[1] in names:
+            continue
+        name = match[1]
+        near = difflib.get_close_matches(name, names, n=1)
+        sys.exit(f"{name}: there is no such setting" + (f", perhaps {near[0]}?" if near else ""))
+
+
+def _names(config: Any, before: str = "") -> Iterator[str]:
+    """The dotted names of all settings, and of their groups."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        yield before + field.name
+        if dataclasses.is_dataclass(value):
+            yield from _names(value, f"{before}{field.name}.")
 
 
 def check_resume(words: Sequence[str]) -> None:

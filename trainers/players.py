@@ -91,6 +91,9 @@ class NetworkPlayer(Agent):
         self.temperature = temperature
         self._evaluate = evaluator
 
+    def check_rules(self, rules: Rules) -> None:
+        self._evaluate.check_rules(rules, self.name)
+
     def policy(self, position: Position) -> npt.NDArray[np.float64]:
         check_ongoing(position)
         policies = self._policies(np.array([position.packed]), position.rules)
@@ -167,6 +170,9 @@ class SearchPlayer(Agent):
         self.config = config
         self._evaluate = evaluator
         self._search: Search | None = None
+
+    def check_rules(self, rules: Rules) -> None:
+        self._evaluate.check_rules(rules, self.name)
 
     def act(self, position: Position, key: int | None = None) -> int:
         check_ongoing(position)

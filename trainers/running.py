@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -60,7 +61,7 @@ def spawning() -> SpawnContext:
 
 @contextmanager
 def heeding_signals(stopped: threading.Event) -> Iterator[None]:
-    """Ctrl-C and SIGTERM ask the loop to stop; a second Ctrl-C ends the program."""
+    """Ctrl-C and SIGTERM ask the loop to stop, and say so; a second Ctrl-C ends the program."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -68,6 +69,8 @@ def heeding_signals(stopped: threading.Event) -> Iterator[None]:
 
     def stop(number: int, frame: object) -> None:
         stopped.set()
+        # by the system: what is printed in the middle of other printing is an error
+        os.write(2, b"\nstopping and saving ...; Ctrl-C again ends at once and saves nothing\n")
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     for number in before:

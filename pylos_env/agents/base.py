@@ -73,6 +73,9 @@ class Agent:
         policy[self.act(position, key=0)] = 1
         return policy
 
+    def check_rules(self, rules: Rules) -> None:
+        """Refuse rules that it cannot play, before a game begins; most agents play any."""
+
     def act_batch(
         self, packed: npt.NDArray[np.int64], rules: Rules, keys: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:

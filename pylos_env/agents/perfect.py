@@ -24,6 +24,9 @@ class PerfectAgent(Agent):
         self._folder = folder
         self._oracles: dict[Rules, Oracle] = {}
 
+    def check_rules(self, rules: Rules) -> None:
+        self._oracle(rules)
+
     def policy(self, position: Position) -> npt.NDArray[np.float64]:
         check_ongoing(position)
         best = self._oracle(position.rules).best_actions(position)

@@ -207,8 +207,14 @@ def main(arguments: list[str] | None = None) -> int:
         "--agent", required=True, action="append", help=f"{', '.join(agents.names())}; repeatable"
     )
     parser.add_argument("--rules", default="advanced", help="default: advanced")
-    parser.add_argument("--every", type=int, default=1, help="ask only each so-many-th position")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--every",
+        type=int,
+        default=1,
+        metavar="N",
+        help="ask only every Nth labelled position: 20 gives a first impression in seconds",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of agents that play by chance")
     options = parser.parse_args(arguments)
     try:
         for name in options.agent:

@@ -352,7 +352,9 @@ def _show(text: str) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="pylos-solve", description=__doc__.partition("\n")[0])
-    parser.add_argument("--rules", required=True, help="a preset (advanced, ...) or a mix")
+    parser.add_argument(
+        "--rules", default="advanced", help="a preset or a mix of rules (default: advanced)"
+    )
     parser.add_argument(
         "--levels", type=int, help="4 (default: gigabytes and minutes), 3 or 2 (seconds)"
     )

@@ -1,6 +1,6 @@
 """`python -m trainers.alphazero`."""
 
-from trainers.alphazero.cli import main
+from trainers.entry import alphazero
 
 if __name__ == "__main__":
-    main()
+    alphazero()

@@ -24,6 +24,7 @@ def launch(given: DictConfig) -> None:
 
 
 def main() -> None:
+    command.check_names(sys.argv[1:], AlphaZeroConfig)
     command.check_resume(sys.argv[1:])
     if command.follows():  # the run's folder is the leader's
         sys.argv += ["hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=none"]

@@ -219,6 +219,7 @@ class BudgetConfig:
     """When to stop: the first limit that is set and reached. 0 is no limit."""
 
     minutes: float = 10.0
+    """Of playing and learning: evaluations, about one minute in ten, come on top."""
     games: int = 0
     steps: int = 0
 

@@ -158,7 +158,7 @@ class Trainer:
         if self.progress() >= 1:
             metrics.message(
                 f"the budget is spent: {self.seconds / 60:.1f} minutes, {self.games:,} games, "
-                f"{self.learner.steps:,} steps so far; set a larger one to go on"
+                f"{self.learner.steps:,} steps so far; to go on: {self._larger_budget()}"
             )
             return
         while not self.halting and self.progress() < 1:
@@ -185,8 +185,8 @@ class Trainer:
         if self.learner.steps == 0:
             metrics.message(
                 f"nothing was learnt: {self.games:,} games left {self.samples:,} samples, and "
-                f"learning begins with {self.config.replay.start:,} (replay.start); go on with a "
-                f"larger budget: python -m trainers.alphazero resume={self.folder.path}"
+                f"learning begins with {self.config.replay.start:,} (replay.start); go on with: "
+                f"python -m trainers.alphazero resume={self.folder.path} {self._larger_budget()}"
             )
         metrics.finish(rate_ladder(self.folder, self.judge))
         metrics.message(f"done: {self.games:,} games, {self.learner.steps:,} steps")
@@ -274,6 +274,17 @@ class Trainer:
         ]
         return min(1.0, max(shares))
 
+    def _larger_budget(self) -> str:
+        """A setting with which a run goes on whose budget is spent."""
+        spent = {
+            "minutes": self.seconds / 60,
+            "games": float(self.games),
+            "steps": float(self.learner.steps),
+        }
+        limits = {name: float(getattr(self.config.budget, name)) for name in spent}
+        name = max((name for name in limits if limits[name]), key=lambda n: spent[n] / limits[n])
+        return f"budget.{name}={2 * max(limits[name], spent[name]):.0f}"
+
     def _clock(self) -> float:
         """What evaluations are counted by."""
         return self.seconds / 60 if self.config.budget.minutes else float(self.learner.steps)
@@ -300,6 +311,7 @@ class Trainer:
             self.save(best=False)
             return
         frozen = freeze(self.learner.playing, self.rules, self.device)
+        metrics.message(f"step {step:,} is evaluated ...")
         with torch_threads(1):
             found = self.judge.evaluate(step, frozen)
             accepted, score = True, None

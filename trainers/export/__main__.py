@@ -1,7 +1,6 @@
 """`python -m trainers.export`."""
 
-import sys
+from trainers.entry import export
 
-from trainers.export.cli import main
-
-sys.exit(main())
+if __name__ == "__main__":
+    export()

@@ -117,6 +117,8 @@ class TensorBoardSink:
                 meaning = TAGS[tag.removeprefix(FINAL)]
                 entry.metadata.summary_description = f"{meaning.meaning} ({meaning.unit})"
                 entry.metadata.plugin_data.plugin_name = "scalars"
+                # without it TensorBoard's fast loader drops the description
+                entry.metadata.data_class = self._summary_pb2.DATA_CLASS_SCALAR
         return summary
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from pylos_env import agents, kernel, render
-from pylos_env.agents import Agent, PerfectAgent
+from pylos_env.agents import Agent
 from pylos_env.errors import PylosError
 from pylos_env.notation import STOP_NAME
 from pylos_env.position import SIDE_NAMES, Position
@@ -299,10 +299,10 @@ class Session:
             raise PylosError(f"the game is over, {self.ending}: undo goes back, quit leaves")
 
     def _check_players(self, position: Position) -> None:
-        """Refuse a game before it begins whose rules a player has no table for."""
+        """Refuse a game before it begins whose rules a player does not know."""
         for seat in self.seats:
-            if isinstance(seat.agent, PerfectAgent):
-                seat.agent.policy(Position.start(position.rules))
+            if seat.agent is not None:
+                seat.agent.check_rules(position.rules)
 
     def _decisions(self, game: Game) -> list[Game]:
         """The game before each turn of a person."""

@@ -27,6 +27,7 @@ from pylos_env.errors import PylosError
 from pylos_env.options import MAX_PLIES, check_max_plies, check_seed
 from pylos_env.position import SIDE_NAMES, Position
 from pylos_env.rules import PRESETS, Rules
+from trainers.manifest import LABELS
 from trainers.play.game import Game, read_record
 from trainers.play.session import HUMAN, Seat, Session
 
@@ -185,7 +186,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="pylos-play",
         description="Play Pylos in the terminal, or watch agents play.",
-        epilog=f"Players: {HUMAN}, {', '.join(agents.names())}.",
+        epilog=f"Players: {HUMAN}, {', '.join(agents.names())}. The trained levels are "
+        f"{', '.join(f'checkpoint:{label.lower()}' for label in LABELS)}; a run of your own is "
+        "checkpoint:runs/alphazero/<run>?simulations=64.",
     )
     parser.add_argument("--white", default=HUMAN, metavar="PLAYER", help="default: %(default)s")
     parser.add_argument(

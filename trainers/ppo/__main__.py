@@ -1,6 +1,6 @@
 """`python -m trainers.ppo`."""
 
-from trainers.ppo.cli import main
+from trainers.entry import ppo
 
 if __name__ == "__main__":
-    main()
+    ppo()

@@ -22,6 +22,7 @@ def launch(given: DictConfig) -> None:
 
 
 def main() -> None:
+    command.check_names(sys.argv[1:], PPOConfig)
     command.check_resume(sys.argv[1:])
     launch()
 
