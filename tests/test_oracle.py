@@ -465,6 +465,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_solves_verifies_and_refuses(tmp_path: Path) -> None:
+    assert run("--levels", "2", "--out", str(tmp_path)).returncode == 0  # advanced
     result = run("--rules", "standard", "--levels", "3", "--out", str(tmp_path))
     assert result.returncode == 0, result.stderr
     assert "the first player wins in 15 turns" in result.stdout

@@ -353,7 +353,7 @@ def _show(text: str) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="pylos-solve", description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--rules", default="advanced", help="a preset or a mix of rules (default: advanced)"
+        "--rules", help="a preset (advanced, ...) or a mix; with --levels 3 or 2 advanced if none"
     )
     parser.add_argument(
         "--levels", type=int, help="4 (default: gigabytes and minutes), 3 or 2 (seconds)"
@@ -365,8 +365,10 @@ def main(arguments: list[str] | None = None) -> int:
         "--counts", action="store_true", help="also print won, drawn, lost positions"
     )
     options = parser.parse_args(arguments)
+    if options.rules is None and options.levels not in (2, 3):
+        parser.error("--rules: which? The whole board takes gigabytes and minutes")
     try:
-        solver = Solver(options.rules, options.levels, options.out, options.threads)
+        solver = Solver(options.rules or "advanced", options.levels, options.out, options.threads)
         if options.verify or solver.path.exists():
             header = verify(solver.path, solver.rules, solver.board.levels)
             print(f"{solver.path} is whole")
