@@ -1098,9 +1098,11 @@ def test_a_refused_run_keeps_what_lay_in_the_folder_it_was_given(tmp_path: Path)
 
 def test_a_resumed_run_keeps_its_settings(tmp_path: Path) -> None:
     run_quietly(tiny(tmp_path))
-    given = OmegaConf.create({"resume": str(tmp_path)})
-    overrides = [f"resume={tmp_path}", "budget.steps=99"]
+    overrides = [f"resume={tmp_path}", "budget.steps=99", "console=off"]
+    with initialize_config_dir(str(paths.configs() / "alphazero"), version_base="1.3"):
+        given = compose("config", overrides)
     config = OmegaConf.to_object(command.resumed(AlphaZeroConfig, given, overrides))
     assert isinstance(config, AlphaZeroConfig)
     assert config.network.width == 16
     assert config.budget.steps == 99
+    assert config.console == "off"  # a word, though YAML takes it for false

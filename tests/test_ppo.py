@@ -716,8 +716,9 @@ def test_the_command_refuses_before_work_begins(tmp_path: Path) -> None:
 
 def test_a_resumed_run_keeps_its_settings(tmp_path: Path) -> None:
     run_quietly(tiny(tmp_path))
-    given = OmegaConf.create({"resume": str(tmp_path)})
     words = [f"resume={tmp_path}", "budget.steps=99"]
+    with initialize_config_dir(str(paths.configs() / "ppo"), version_base="1.3"):
+        given = compose("config", words)
     config = OmegaConf.to_object(command.resumed(PPOConfig, given, words))
     assert isinstance(config, PPOConfig)
     assert (config.network.width, config.budget.steps) == (16, 99)

@@ -50,7 +50,9 @@ def resumed(schema: type, given: DictConfig, overrides: Sequence[str]) -> DictCo
         raise PylosError(f"{choices[0]}: a resumed run keeps its {', '.join(GROUPS)}")
     folder = RunFolder(str(given.resume), writable=False)
     saved = folder.load("latest", with_state=False).info.config
-    typed = OmegaConf.from_dotlist([word.lstrip("+") for word in overrides])
+    typed = OmegaConf.create()
+    for name in (word.lstrip("+").partition("=")[0] for word in overrides):
+        OmegaConf.update(typed, name, OmegaConf.select(given, name))  # as Hydra has read it
     merged = OmegaConf.merge(OmegaConf.structured(schema), dict(saved), typed)
     assert isinstance(merged, DictConfig)
     return merged
