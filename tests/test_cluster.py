@@ -20,7 +20,7 @@ import torch
 import yaml
 
 from pylos_env import PylosError, Rules, kernel
-from tests.test_alphazero import composed, last_weights, run_quietly, tiny
+from tests.alphazero_tools import composed, last_weights, run_quietly, tiny
 from trainers.alphazero.cluster import LocalPool, TaskWorkers
 from trainers.alphazero.config import AlphaZeroConfig, ClusterConfig, check
 from trainers.alphazero.ray_pool import RayPool, Worker

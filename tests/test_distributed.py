@@ -13,7 +13,7 @@ import torch
 
 from pylos_env import PylosError
 from tests import torchrun_child
-from tests.test_alphazero import last_weights, tiny
+from tests.alphazero_tools import last_weights, tiny
 from trainers.alphazero.train import train
 from trainers.checkpoints import RunFolder
 from trainers.distributed import ALONE, Rank, rank_here

@@ -11,7 +11,7 @@ import torch
 
 from pylos_env import PylosError, Rules
 from pylos_env.testing import random_game
-from tests.test_alphazero import composed, last_weights, make_replay, numbered, run_quietly, tiny
+from tests.alphazero_tools import composed, last_weights, make_replay, numbered, run_quietly, tiny
 from trainers.alphazero.config import LearnerConfig
 from trainers.alphazero.feed import feed
 from trainers.alphazero.learner import Learner
@@ -258,7 +258,10 @@ def test_a_groups_walk_is_its_step(tmp_path: Path) -> None:
         assert repr(walked) == repr(two.step(evaluator))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no card here")
+@pytest.mark.skipif(
+    not torch.cuda.is_available(),
+    reason="no card here: the same answers are compared on the CPU above",
+)
 def test_a_card_answers_from_pinned_memory() -> None:
     evaluator = Evaluator(build(NetworkConfig(width=16), RULES), RULES, torch.device("cuda"))
     inference = Inference(evaluator)

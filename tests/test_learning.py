@@ -54,8 +54,8 @@ def test_alphazero_learns_the_small_board(tmp_path: Path) -> None:
             opening_share=0.9,
             opening_plies=20,
         ),
-        targets=TargetsConfig(root_share=0.1, final_root_share=0.5),
-        replay=ReplayConfig(start=4000),
+        targets=TargetsConfig(root_share=0.1, final_root_share=0.5, sharpen=0.0),
+        replay=ReplayConfig(start=4000, easy_share=1.0),
         # float32, to be alike on any processor
         learner=LearnerConfig(batch=256, reuse=4.0, learning_rate=6e-3, matrix_rate=0.0, amp=False),
         gate=GateConfig(games=0),

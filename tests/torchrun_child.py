@@ -13,7 +13,7 @@ import torch
 
 from pylos_env import Rules
 from pylos_env.observation import Observer
-from tests.test_alphazero import fixed_batch, numbered, tiny
+from tests.alphazero_tools import fixed_batch, numbered, tiny
 from trainers.alphazero.config import AlphaZeroConfig, LearnerConfig, ReplayConfig
 from trainers.alphazero.learner import Learner
 from trainers.alphazero.replay import Batch, Replay

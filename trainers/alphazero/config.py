@@ -125,6 +125,12 @@ class TargetsConfig:
     less."""
     trust_proofs: bool = True
     """A position that the search has proven won or lost is worth exactly that."""
+    sharpen: float = 2.0
+    """How far the search's own values are moved before they are learnt: towards a win above
+    `sharpen_from`, towards 0 below it. 0: not at all. A search averages over actions that a winner
+    would not play, so values that rest on its values stay timid."""
+    sharpen_from: float = 0.1
+    """The value, of either side, that stays where it is."""
 
 
 @dataclass
@@ -137,6 +143,9 @@ class ReplayConfig:
     """Samples to collect before learning begins."""
     growth: float = 0.6
     """The window is at least this share of all samples so far, up to the capacity."""
+    easy_share: float = 0.3
+    """How often a sample is drawn whose value the network knows already, against one that it has
+    wrong by half a win or more or has not tried yet; 1: all alike."""
 
 
 @dataclass
@@ -298,9 +307,12 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "targets.root_share": (0, 1),
     "targets.stray_trust": (0, 1),
     "targets.final_root_share": (0, 1),
+    "targets.sharpen": (0, 2),
+    "targets.sharpen_from": (0, 1),
     "replay.capacity": (1, 10**9),
     "replay.start": (1, 10**9),
     "replay.growth": (0, 1),
+    "replay.easy_share": (0.001, 1),
     "learner.batch": (1, 10**7),
     "learner.accumulate": (1, 10**6),
     "learner.reuse": (0.001, 10**6),

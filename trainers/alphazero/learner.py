@@ -43,11 +43,12 @@ SMALLEST: Final = -60.0
 
 
 class Losses(NamedTuple):
-    """Means over a batch."""
+    """Means over a batch, and its errors one by one."""
 
     policy: Tensor
     value: Tensor
     entropy: Tensor  # of the network's policy over legal actions, in nats
+    errors: Tensor  # [batch]: how far each known value is from its target
 
 
 class StepReport(NamedTuple):
@@ -65,6 +66,7 @@ class Begun(NamedTuple):
     """A step that the device may still be at."""
 
     numbers: Tensor  # [5]: the first five of its report
+    errors: Tensor  # [batch]: see `Losses`
     learning_rate: float
 
 
@@ -77,7 +79,11 @@ def losses_of(output: Output, batch: Batch, known: Tensor | None = None) -> Loss
     policy = -(batch.policy * log_policy).sum(dim=-1).mean()
     shares = log_policy.detach().clamp(min=SMALLEST)  # exp is slow where it underflows
     entropy = -(shares.exp() * shares).sum(dim=-1).mean()
-    return Losses(policy, value_loss_of(output, batch, known), entropy)
+    return Losses(policy, value_loss_of(output, batch, known), entropy, errors_of(output, batch))
+
+
+def errors_of(output: Output, batch: Batch) -> Tensor:
+    return (output.value.detach().float() - batch.value).abs() * batch.weight
 
 
 def value_loss_of(output: Output, batch: Batch, known: Tensor | None = None) -> Tensor:
@@ -100,7 +106,8 @@ def legal_losses_of(
     head = network.policy
     assert isinstance(head, LINEAR_HEADS)
     policy, entropy = policy_loss(features, head.weight, head.bias, batch.mask, batch.policy)
-    return Losses(policy, value_loss_of(network.valued(features), batch, known), entropy)
+    output = network.valued(features)
+    return Losses(policy, value_loss_of(output, batch, known), entropy, errors_of(output, batch))
 
 
 def reports_of(begun: Sequence[Begun]) -> list[StepReport]:
@@ -201,7 +208,7 @@ class Learner:
         self.network.train()
         self.network.zero_grad(set_to_none=True)
         parts = config.accumulate
-        sums = torch.zeros(4, device=self.device)
+        sums, errors = torch.zeros(4, device=self.device), []
         known = self._known(batch.weight.to(self.device))
         size = len(batch.value) // parts
         for number in range(parts):
@@ -211,7 +218,9 @@ class Learner:
                 losses = self._losses(part, known)
                 loss = losses.policy + config.value_weight * losses.value
                 (loss / parts).backward()  # type: ignore[no-untyped-call]
-            sums += torch.stack([loss, *losses]).detach() / parts
+            means = (loss, losses.policy, losses.value, losses.entropy)
+            sums += torch.stack(means).detach() / parts
+            errors.append(losses.errors)
         clip = config.clip if config.clip > 0 else math.inf
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), clip)
         for optimiser in self.optimisers:
@@ -220,7 +229,7 @@ class Learner:
         self.steps += 1
         self._average()
         rate = config.learning_rate * share
-        return Begun(torch.cat([sums, norm.detach().reshape(1)]), rate)
+        return Begun(torch.cat([sums, norm.detach().reshape(1)]), torch.cat(errors), rate)
 
     def _losses(self, batch: Batch, known: Tensor) -> Losses:
         with mixed_precision(self.device, self._precision):

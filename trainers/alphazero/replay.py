@@ -1,13 +1,13 @@
 """The replay window: packed positions and sparse policies, first in, first out.
 
-A sample takes 8 bytes for its position, 8 for value and weight, 8 for where its policy begins and 2
-for each legal action: some 40 in all, and as much again for the room that the window moves through.
-Batches are turned and mirrored as they are drawn.
+A sample takes 8 bytes for its position, 8 for value and weight, 8 for where its policy begins, 2
+for how wrong the network was about it and 2 for each legal action: some 42 in all, and as much
+again for the room that the window moves through. Batches are turned and mirrored as they are drawn.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,9 @@ from trainers.alphazero.config import ReplayConfig
 from trainers.alphazero.targets import SHARE, Samples
 from trainers.evaluator import write_canonical
 
+HARD: Final = 0.5
+"""A value that was wrong by so much, or more, makes a sample as hard as any."""
+
 View = Literal["plain", "random", "canonical"]
 """Under which symmetry samples are shown: none, a random one, or the one that comes first."""
 
@@ -42,6 +45,7 @@ class Batch(NamedTuple):
     policy: torch.Tensor  # [batch, 303]
     value: torch.Tensor  # [batch]
     weight: torch.Tensor  # [batch]
+    rows: torch.Tensor  # [batch]: of the window that it was drawn from
 
 
 class Replay:
@@ -53,6 +57,7 @@ class Replay:
         self._observer = observer
         self.total = 0
         self._room = _room_for(0, 0)
+        self._errors = np.empty(0, np.float16)  # [room]: what the network got wrong of each value
         self._first = self._last = 0  # of the window, in its room
 
     def __len__(self) -> int:
@@ -91,11 +96,17 @@ class Replay:
 
         So each sample is copied once or twice in its life, however many rounds it stays.
         """
-        window = self.samples
+        window, errors = self.samples, self.errors.copy()
         rows, policies = window.size + new.size, len(window.policy) + len(new.policy)
-        self._room = _room_for(2 * rows, 2 * policies)
+        self._take(_room_for(2 * rows, 2 * policies), window, errors)
+
+    def _take(self, room: Samples, window: Samples, errors: npt.NDArray[np.float16]) -> None:
+        """Go on in another room, with this window alone."""
+        self._room = room
+        self._errors = np.empty(len(room.packed), np.float16)
         self._first = self._last = 0
         self._append(window)
+        self.errors[:] = errors
 
     def _append(self, new: Samples) -> None:
         room, first, last = self._room, self._last, self._last + new.size
@@ -105,17 +116,40 @@ class Replay:
         room.weight[first:last] = new.weight
         room.begin[first + 1 : last + 1] = begin + new.begin[1:]
         room.policy[begin : begin + len(new.policy)] = new.policy
+        self._errors[first:last] = 1  # nobody has tried it yet
         self._last = last
 
     def draw(self, rng: np.random.Generator, size: int, view: View) -> Batch:
         """A batch with replacement, each sample under a symmetry of the board."""
-        rows = rng.integers(len(self), size=size)
+        rows = self._rows(rng, size)
         turns = np.zeros(size, dtype=np.int64)
         if view == "random":
             turns = rng.integers(8, size=size)
         elif view == "canonical":
             write_canonical(self._in_its_room().packed[rows], np.empty_like(rows), turns)
         return self.batch(rows, turns)
+
+    def _rows(self, rng: np.random.Generator, size: int) -> npt.NDArray[np.int64]:
+        """Samples of the window, hard ones more often than easy ones."""
+        easy = self._config.easy_share
+        if easy == 1:
+            return rng.integers(len(self), size=size)
+        found = np.empty(0, np.int64)
+        while len(found) < size:
+            rows = rng.integers(len(self), size=2 * size)
+            hardness = np.fmin(1, self.errors[rows].astype(np.float32) / HARD)  # 1 for nan
+            taken = rng.random(len(rows)) < easy + (1 - easy) * hardness
+            found = np.concatenate([found, rows[taken]])
+        return found[:size]
+
+    @property
+    def errors(self) -> npt.NDArray[np.float16]:
+        """[window]: how far from its target each value was when it was last learnt from."""
+        return self._errors[self._first : self._last]
+
+    def learnt(self, rows: torch.Tensor, errors: torch.Tensor) -> None:
+        """How wrong the network was about samples of the present window."""
+        self.errors[rows.cpu().numpy()] = errors.cpu().numpy()
 
     def batch(self, rows: npt.NDArray[np.int64], turns: npt.NDArray[np.int64]) -> Batch:
         """The given samples under the given symmetries."""
@@ -140,20 +174,21 @@ class Replay:
             torch.from_numpy(policy),
             torch.from_numpy(window.value[rows]),
             torch.from_numpy(window.weight[rows]),
+            torch.from_numpy(rows),
         )
 
     def state(self) -> dict[str, Any]:
         arrays = {
             name: torch.from_numpy(array.copy()) for name, array in self.samples._asdict().items()
         }
-        return {"total": self.total, **arrays}
+        return {"total": self.total, "errors": torch.from_numpy(self.errors.copy()), **arrays}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.total = state["total"]
         window = Samples(*(state[name].numpy() for name in Samples._fields))
-        self._room = _room_for(window.size, len(window.policy))
-        self._first = self._last = 0
-        self._append(window)
+        untried = torch.ones(window.size)  # a run of a version that did not remember
+        errors = state.get("errors", untried).numpy().astype(np.float16)
+        self._take(_room_for(window.size, len(window.policy)), window, errors)
 
 
 def _room_for(samples: int, policies: int) -> Samples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -65,10 +66,21 @@ def value_targets(
         else:
             mixed = max(share, cut) if decision.strays else share
             known = known or mixed == 1
-            for seat, own in ((side, decision.value), (1 - side, -decision.value)):
+            value = sharpened(decision.value, config.sharpen, config.sharpen_from)
+            for seat, own in ((side, value), (1 - side, -value)):
                 following[seat] = (1 - mixed) * fading * following[seat] + mixed * own
         targets.append((following[side], 1.0) if known else (0.0, 0.0))
     return targets[::-1]
+
+
+def sharpened(value: float, strength: float, middle: float) -> float:
+    """A value moved away from `middle`, or its negative: towards 0 below it, towards a win above.
+
+    0, the middle and a win stay where they are.
+    """
+    size = abs(value)
+    moved = size + strength * size * (size - middle) * (1 - size)
+    return math.copysign(min(1.0, max(0.0, moved)), value)
 
 
 def samples_of(games: list[Game], config: TargetsConfig, progress: float = 0.0) -> Samples:

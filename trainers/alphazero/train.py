@@ -127,6 +127,7 @@ class Trainer:
         self.owed = 0.0  # samples still to be learnt from
         self.evaluated = 0.0  # the budget's clock at the last evaluation
         self.evaluated_step = 0
+        self._saved_games = -1
         self._halting = False
         self._recent = Recent()
         self._steps: list[StepReport] = []
@@ -176,10 +177,10 @@ class Trainer:
                     f"resume={self.folder.path}"
                 )
             return
-        if self.learner.steps == 0:
-            self.save(best=False)
-        elif self._clock() > self.evaluated:
+        if self.learner.steps and self._clock() > self.evaluated:
             self.checkpoint(metrics)
+        elif self.games > self._saved_games:  # nothing was learnt from the last of them
+            self.save(best=False)
         if not self.rank.leads:
             return
         if self.learner.steps == 0:
@@ -243,13 +244,16 @@ class Trainer:
         config = self.config.learner
         size = self.rank.share(config.batch)
         count = self._steps_due()
-        begun = []
+        begun, drawn = [], []
         with torch_threads(1 if self.device.type == "cpu" else self.threads):
             batches = feed(lambda: self.replay.draw(self.rng, size, self.view), count, self.device)
             for batch in batches:
                 self.owed -= config.batch
                 begun.append(self.learner.begin_step(batch, self.progress()))
+                drawn.append(batch.rows)
             self._steps += reports_of(begun)
+            for step, rows in zip(begun, drawn, strict=True):
+                self.replay.learnt(rows, step.errors)
 
     def _steps_due(self) -> int:
         if self.progress() >= 1:
@@ -337,6 +341,7 @@ class Trainer:
     def save(self, best: bool) -> None:
         """Save everything; all processes take part, the leader writes."""
         state = self.state()
+        self._saved_games = self.games
         if not self.rank.leads:
             return
         info = CheckpointInfo(
@@ -404,7 +409,7 @@ class Trainer:
             self.best = freeze(self.learner.playing, self.rules, self.device)
             self.best.load(state["best"])
         set_rng_state(own["rng"], batches=self.rng)
-        self.games = state["games"]
+        self.games = self._saved_games = state["games"]
         self.samples = state.get("samples", self.replay.total)
         self.seconds = state["seconds"]
         self.owed = state["owed"]
