@@ -46,18 +46,18 @@ class Analyst:
         actions, moves = list[int](), list[str]()
         while after.side == position.side and after.outcome is Outcome.ONGOING:
             guard.check()
-            actions.append(self._best(after, key))
+            actions.append(self._best(after, key, guard))
             moves.append(after.move_name(actions[-1]))
             after = after.play(actions[-1])
         text = position.actions_text(actions)
         if len(actions) > 1 and actions[-1] == STOP and not position.take_backs_left:
             text += ", then stop"
-        oracle = self._adviser.oracle(position.rules)
-        told = (
-            f"exact: {self._adviser.exact(position)}"
-            if oracle
-            else f"a search {HINT_DEPTH} turns deep"
-        )
+        if self._adviser.oracle(position.rules):
+            told = f"exact: {self._adviser.exact(position)}"
+        elif analyst := self._levels.analyst(position.rules):
+            told = analyst[0].label
+        else:
+            told = f"a search {HINT_DEPTH} turns deep"
         return Hint(seq=seq, actions=actions, moves=moves, text=f"{text} ({told})")
 
     def analyse(self, game: Game, seq: int, ply: int, guard: Guard) -> Analysis:
@@ -109,12 +109,13 @@ class Analyst:
 
     # Inside
 
-    def _best(self, position: Position, key: int) -> int:
-        oracle = self._adviser.oracle(position.rules)
-        if oracle is None:
-            return self._searcher(HINT_DEPTH).act(position, key)
-        best = oracle.best_actions(position)
-        return best[key % len(best)]
+    def _best(self, position: Position, key: int, guard: Guard) -> int:
+        if oracle := self._adviser.oracle(position.rules):
+            best = oracle.best_actions(position)
+            return best[key % len(best)]
+        if analyst := self._levels.analyst(position.rules):
+            return analyst[1].think(position, key, guard).action
+        return self._searcher(HINT_DEPTH).act(position, key)
 
     def _searcher(self, depth: int) -> AlphaBetaAgent:
         """A search's table belongs to one thread."""

@@ -325,15 +325,24 @@ def test_board_and_position_are_shown_on_request() -> None:
 # Hints and evaluations
 
 
-def test_a_hint_comes_from_a_search_where_no_table_is() -> None:
-    text = tell(table(SQUARE_AT_1B2), "hint")
-    assert "(alphabeta:6; no solved table for 'advanced': pylos-solve makes one)" in text
-    turn = text.removeprefix("hint: ").split()[0].rstrip(",")
-    assert turn.startswith("1b2")
-    tell(table(SQUARE_AT_1B2), turn)
-    session = table(SQUARE_AT_1B2)
+@pytest.mark.parametrize(
+    ("rules", "adviser"), [("advanced", "checkpoint:Expert"), ("mature", "alphabeta:6")]
+)
+def test_a_hint_comes_from_the_strongest_player_where_no_table_is(rules: str, adviser: str) -> None:
+    session = table(SQUARE_AT_1B2, rules=rules)
+    turn, _, source = tell(session, "hint").removeprefix("hint: ").partition(" (")
+    assert source == f"{adviser}; no solved table for '{rules}': pylos-solve makes one)"
+    tell(session, turn.removesuffix(", then stop"))
+    session = table(SQUARE_AT_1B2, rules=rules)
     tell(session, "1b2")
     assert tell(session, "hint").startswith(("hint: x", "hint: stop"))
+
+
+def test_a_hint_comes_from_a_search_where_no_ladder_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYLOS_LADDER", str(tmp_path))
+    assert "(alphabeta:6; no solved table" in tell(table(SQUARE_AT_1B2), "hint")
 
 
 class FakeOracle:
@@ -408,10 +417,10 @@ def test_an_evaluation_is_the_agents_own_where_it_has_one() -> None:
     ]
 
 
-def test_an_agent_without_evaluation_is_named_and_the_search_stands_in() -> None:
+def test_an_agent_without_evaluation_is_named_and_the_adviser_stands_in() -> None:
     lines = tell(table(seats=(Seat(HUMAN), Seat.of("rule_based"))), "eval").splitlines()
     assert lines[0] == "rule_based: gives no evaluation"
-    assert lines[1].startswith("alphabeta:6: +0.")
+    assert lines[1].startswith("checkpoint:Expert: ")
     assert len(lines) == 3
 
 
@@ -905,7 +914,7 @@ def test_a_game_in_a_terminal(spawn: Any, tmp_path: Path) -> None:
         ("2a1", "nothing to rest on"),
         ("nonsense", "neither a move nor a command"),
         ("moves", "completes a formation"),
-        ("hint", "hint: 1b2"),
+        ("hint", "(checkpoint:Expert; no solved table"),
         ("eval", "alphabeta:1: +"),
     ):
         child.expect_exact("\nwhite> ")

@@ -312,6 +312,8 @@ def test_checkpoints_lists_the_levels_of_a_ladder(tmp_path: Path) -> None:
         client.send(type="analyse")
         moves = client.get("analysis")["moves"]
         assert sum(move["share"] for move in moves) == pytest.approx(1, abs=0.01)
+        client.send(type="hint")
+        assert client.get("hint")["text"].endswith(f"({novice['label']})")
 
 
 # Coming back

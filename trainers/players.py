@@ -47,6 +47,7 @@ from trainers.checkpoints import (
 from trainers.evaluator import Evaluator
 from trainers.manifest import MANIFEST_FILE, Manifest
 from trainers.network import NetworkConfig, build, choose_device
+from trainers.running import torch_threads
 from trainers.search import GameSearch, Search, SearchConfig
 from trainers.search.tree import Ints
 
@@ -228,7 +229,12 @@ class BoardPlayer(SearchPlayer):
     def act(self, position: Position, key: int | None = None) -> int:
         check_ongoing(position)
         self._evaluate.check_rules(position.rules, self.name)
-        return int(self._tree.run(position.packed, self._evaluate).action[0])
+        with torch_threads(1):  # a few leaves at a time: a second core only waits for the first
+            return int(self._tree.run(position.packed, self._evaluate).action[0])
+
+    def value(self, position: Position) -> float:
+        with torch_threads(1):
+            return super().value(position)
 
     def at_board(self) -> BoardPlayer:
         return self

@@ -7,22 +7,36 @@ from __future__ import annotations
 
 from typing import Final
 
+from pylos_env import agents
 from pylos_env.agents import Agent, AlphaBetaAgent
+from pylos_env.errors import PylosError
 from pylos_env.geometry import STOP
 from pylos_env.oracle import Oracle
 from pylos_env.oracle.table import table_path
 from pylos_env.position import SIDE_NAMES, Outcome, Position
 from pylos_env.rules import Rules
 
+STRONGEST: Final = "checkpoint:Expert"
 HINT_DEPTH: Final = 6
 
 
 class Adviser:
-    """Perfect play where its table exists, else a search."""
+    """Perfect play where its table exists, else the strongest player that there is."""
 
     def __init__(self) -> None:
-        self.search = AlphaBetaAgent(HINT_DEPTH)
+        self._players: dict[Rules, Agent] = {}
         self._oracles: dict[Rules, Oracle] = {}
+
+    def player(self, rules: Rules) -> Agent:
+        """The ladder's strongest level, or a search where it cannot play these rules."""
+        if rules not in self._players:
+            try:
+                level = agents.make(STRONGEST)
+                level.check_rules(rules)
+                self._players[rules] = level.at_board()
+            except PylosError:  # no ladder or a damaged one, no torch, other rules
+                self._players[rules] = AlphaBetaAgent(HINT_DEPTH)
+        return self._players[rules]
 
     def oracle(self, rules: Rules) -> Oracle | None:
         """The solved table of the rules; None where there is none, an error where it is damaged."""
@@ -42,13 +56,13 @@ class Adviser:
         if not position.take_backs_left and actions[1:] == [STOP]:
             text += ", then stop"  # a formation whose owner had better take nothing back
         if self.oracle(position.rules) is None:
-            return f"{text} ({self.search.name}; {_no_table(position.rules)})"
+            return f"{text} ({self.player(position.rules).name}; {_no_table(position.rules)})"
         return f"{text} (perfect; {self.exact(position)})"
 
     def _action(self, position: Position, key: int) -> int:
         oracle = self.oracle(position.rules)
         if oracle is None:
-            return self.search.act(position, key)
+            return self.player(position.rules).act(position, key)
         best = oracle.best_actions(position)
         return best[key % len(best)]
 
@@ -65,11 +79,12 @@ class Adviser:
     def judgements(self, judges: dict[str, Agent], position: Position) -> str:
         """A line for each judge, by name, and the exact truth.
 
-        The adviser's search speaks up where no judge has an evaluation.
+        The adviser's player speaks up where no judge has an evaluation.
         """
         values = {name: judge.value(position) for name, judge in judges.items()}
         if all(value is None for value in values.values()):
-            values[self.search.name] = self.search.value(position)
+            player = self.player(position.rules)
+            values[player.name] = player.value(position)
         lines = [judgement(name, value, position) for name, value in values.items()]
         return "\n".join([*lines, f"exact: {self.exact(position)}"])
 
