@@ -50,7 +50,9 @@ def test_joblib_runs_both_backends_and_names_the_job_that_is_refused(tmp_path: P
 
 
 def test_submitit_runs_each_job_in_a_folder_of_its_own(tmp_path: Path) -> None:
-    done = sweep("ppo", "submitit_local", tmp_path, "seed=1,2", *PPO)
+    # one folder for all jobs' logs, made before the first begins; one for each is made too late
+    logs = "hydra.launcher.submitit_folder=${hydra.sweep.dir}/.submitit"
+    done = sweep("ppo", "submitit_local", tmp_path, logs, "seed=1,2", *PPO)
     assert done.returncode == 0, done.stderr
     first, second = (weights_of(tmp_path / "sweep" / number) for number in "01")
     assert any(not torch.equal(first[name], second[name]) for name in first)
