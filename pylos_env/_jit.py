@@ -127,8 +127,23 @@ def jit_sums(function: F) -> F:
     return _compiled(function, fastmath={"contract", "nsz", "reassoc"})
 
 
-def _compiled(function: F, fastmath: bool | set[str]) -> F:
-    dispatcher: Any = numba.njit(nogil=True, fastmath=fastmath)(function)
+def jit_views(function: F) -> F:
+    """`jit` for kernels that slice arrays in inner loops: no references are counted.
+
+    Numba counts those to every slice by atomic operations, which took a sixth of a network's time.
+    Such kernels can neither make an array nor return one; Numba refuses them.
+    """
+    return _compiled(function, fastmath=False, counted=False)
+
+
+def jit_view_sums(function: F) -> F:
+    """`jit_sums` for such kernels."""
+    return _compiled(function, fastmath={"contract", "nsz", "reassoc"}, counted=False)
+
+
+def _compiled(function: F, fastmath: bool | set[str], counted: bool = True) -> F:
+    options: dict[str, Any] = {} if counted else {"_nrt": False}
+    dispatcher: Any = numba.njit(nogil=True, fastmath=fastmath, **options)(function)
     with contextlib.suppress(RuntimeError):  # Numba's way to say that no cache folder is writable
         dispatcher._cache = _FunctionCache(function)
     return cast(F, dispatcher)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pylos_env._jit import jit, jit_sums
+from pylos_env._jit import jit_view_sums, jit_views
 from pylos_env.geometry import ACTION_SYMMETRIES
 from pylos_env.kernel import NUM_ACTIONS
 from pylos_env.rules import Rules
@@ -34,11 +34,11 @@ from trainers.symmetric import (
 )
 from trainers.waves import (
     SYMMETRIES,
+    by_position,
     factor_of,
     from_waves,
     gate,
     normalise,
-    part_of,
     relu,
 )
 
@@ -93,7 +93,8 @@ class SymmetricKernel:
                 seen = torch.baddbmm(block.bias, singles, block.singles)
                 gate(seen.numpy(), linear(pairs, block.pairs).numpy(), *inner)
                 added = torch.baddbmm(block.last_bias, singles, block.last_singles)
-                _add(features, added.numpy(), linear(pairs, block.last_pairs).numpy())
+                added_pairs = by_position(linear(pairs, block.last_pairs).numpy())
+                _add(features, added.numpy(), added_pairs)
         logits = np.zeros((games, NUM_ACTIONS), dtype=np.float32)
         values = np.empty(games, dtype=np.float32)
         ends = self._ends
@@ -148,26 +149,32 @@ def _block(block: nn.Module) -> Block:
     )
 
 
-@jit
+@jit_views
 def _add(features: Floats, singles: Floats, pairs: Floats) -> None:
     channels = singles.shape[2]
     for row in range(len(features)):
         for wave in range(SYMMETRIES):
             into = features[row, wave * channels : (wave + 1) * channels]
-            part = part_of(wave, row, singles, pairs)
+            part = singles[wave, row] if wave < 4 else pairs[row, wave - 4]
             for channel in range(channels):
                 into[channel] += part[channel]
 
 
-@jit_sums
 def _finish(features: Floats, ends: Ends, values: Floats) -> None:
     """The end of the body in place, and the value head."""
+    by_wave = features.reshape(len(features), SYMMETRIES, -1)
+    _write_ends(features, by_wave, ends, values, np.empty(by_wave.shape[1:], dtype=np.float32))
+
+
+@jit_view_sums
+def _write_ends(
+    features: Floats, by_wave: Floats, ends: Ends, values: Floats, numbers: Floats
+) -> None:
     channels = len(ends.scale)
-    numbers = np.empty((SYMMETRIES, channels), dtype=np.float32)
     for game in range(len(features)):
         row = features[game]
         factor = factor_of(row)
-        from_waves(row.reshape(SYMMETRIES, channels), numbers)
+        from_waves(by_wave[game], numbers)
         for symmetry in range(SYMMETRIES):
             seen, into = numbers[symmetry], row[symmetry * channels : (symmetry + 1) * channels]
             for channel in range(channels):

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pylos_env._jit import jit, jit_sums
+from pylos_env._jit import jit_view_sums, jit_views
 from pylos_env.geometry import CELL_SYMMETRIES, NUM_CELLS
 from trainers.search.tree import Floats, Ints
 
@@ -53,7 +53,7 @@ BLOCK: Final = 8
 """Rows of a batch whose waves are turned together."""
 
 
-@jit
+@jit_views
 def _cross(one: Floats, other: Floats, scale: np.float32) -> None:
     """Put the sum in place of the one and the difference in place of the other, scaled."""
     for i in range(len(one)):
@@ -61,7 +61,7 @@ def _cross(one: Floats, other: Floats, scale: np.float32) -> None:
         one[i], other[i] = scale * (first + second), scale * (first - second)
 
 
-@jit
+@jit_views
 def _cross_into(
     one: Floats, other: Floats, scale: np.float32, sums: Floats, differences: Floats
 ) -> None:
@@ -72,7 +72,7 @@ def _cross_into(
         differences[i] = scale * (one[i] - other[i])
 
 
-@jit
+@jit_views
 def to_waves(numbers: Floats, waves: Floats) -> None:
     """Turn numbers of symmetries [8, columns] into waves; the numbers are lost.
 
@@ -86,7 +86,7 @@ def to_waves(numbers: Floats, waves: Floats) -> None:
     _cross_into(numbers[6], numbers[3], PAIRED, waves[6], waves[5])
 
 
-@jit
+@jit_views
 def from_waves(waves: Floats, numbers: Floats) -> None:
     """Turn waves [8, columns] back into the numbers of symmetries."""
     _cross_into(waves[0], waves[1], ONE, numbers[0], numbers[4])
@@ -99,30 +99,38 @@ def from_waves(waves: Floats, numbers: Floats) -> None:
         _cross(numbers[one], numbers[other], ONE)
 
 
-@jit
+@jit_views
 def relu(number: np.float32) -> np.float32:
     """Negative numbers are 0; what is no number stays none, so that it is noticed."""
     return np.float32(0) if number < 0 else number
 
 
-@jit
 def widen(table: Floats, images: Ints, wide: Floats) -> None:
     """Each row of a table [rows, channels] and its images as waves [rows + 1, 8, channels].
 
     `images` [8, rows] says what symmetries make of rows. A row of zeros stands at the end.
     """
-    numbers = np.empty(wide.shape[1:], dtype=np.float32)
+    _widen(table, images, wide, np.empty(wide.shape[1:], dtype=np.float32))
+    wide[-1] = 0
+
+
+@jit_views
+def _widen(table: Floats, images: Ints, wide: Floats, numbers: Floats) -> None:
     for row in range(len(table)):
         for symmetry in range(SYMMETRIES):
-            numbers[symmetry] = table[images[symmetry, row]]
+            given, into = table[images[symmetry, row]], numbers[symmetry]
+            for channel in range(len(into)):
+                into[channel] = given[channel]
         to_waves(numbers, wide[row])
-    wide[len(table)] = 0
 
 
-@jit
 def widen_back(of_wide: Floats, images: Ints, found: Floats) -> None:
     """Add the gradient of what `widen` made to that of the table."""
-    given = np.empty(of_wide.shape[1:], dtype=np.float32)
+    _widen_back(of_wide, images, found, np.empty(of_wide.shape[1:], dtype=np.float32))
+
+
+@jit_views
+def _widen_back(of_wide: Floats, images: Ints, found: Floats, given: Floats) -> None:
     for row in range(len(found)):
         from_waves(of_wide[row], given)
         for symmetry in range(SYMMETRIES):
@@ -131,7 +139,7 @@ def widen_back(of_wide: Floats, images: Ints, found: Floats) -> None:
                 into[channel] += given[symmetry, channel]
 
 
-@jit_sums
+@jit_view_sums
 def factor_of(row: Floats) -> np.float32:
     """What divides a row by its root mean square."""
     squares = np.float32(0)
@@ -141,31 +149,30 @@ def factor_of(row: Floats) -> np.float32:
     return np.float32(np.float32(1) / np.sqrt(mean + np.float32(EPSILON)))
 
 
-@jit
-def part_of(wave: int, row: int, singles: Floats, pairs: Floats) -> Floats:
-    """Where `split` puts a wave of a row."""
-    channels = singles.shape[2]
-    part: Floats = singles[wave % 4, row]
-    if wave >= 4:
-        half, begin = wave // 2 % 2, wave % 2 * channels
-        part = pairs[2 * row + half, begin : begin + channels]
-    return part
+def by_position(pairs: Floats) -> Floats:
+    """Pairs of waves, [2 * batch, 2 * channels] in layers, as the last four waves of each position,
+    [batch, 4, channels].
+    """
+    return pairs.reshape(len(pairs) // 2, 4, -1)
 
 
-@jit
 def normalise(features: Floats, scale: Floats, singles: Floats, pairs: Floats) -> None:
     """Features divided by their root mean square and scaled, in the parts that products take."""
+    _normalise(features, scale, singles, by_position(pairs))
+
+
+@jit_views
+def _normalise(features: Floats, scale: Floats, singles: Floats, pairs: Floats) -> None:
     channels = len(scale)
     for row in range(len(features)):
         factor = factor_of(features[row])
         for wave in range(SYMMETRIES):
             given = features[row, wave * channels : (wave + 1) * channels]
-            into = part_of(wave, row, singles, pairs)
+            into = singles[wave, row] if wave < 4 else pairs[row, wave - 4]
             for channel in range(channels):
                 into[channel] = given[channel] * factor * scale[channel]
 
 
-@jit_sums
 def normalise_back(
     features: Floats,
     scale: Floats,
@@ -175,13 +182,25 @@ def normalise_back(
     found_scale: Floats,
 ) -> None:
     """The gradients of features and scale."""
+    _normalise_back(features, scale, of_singles, by_position(of_pairs), found, found_scale)
+
+
+@jit_view_sums
+def _normalise_back(
+    features: Floats,
+    scale: Floats,
+    of_singles: Floats,
+    of_pairs: Floats,
+    found: Floats,
+    found_scale: Floats,
+) -> None:
     channels, width = len(scale), features.shape[1]
     for row in range(len(features)):
         factor = factor_of(features[row])
         along = np.float32(0)
         for wave in range(SYMMETRIES):
             given = features[row, wave * channels : (wave + 1) * channels]
-            gradient = part_of(wave, row, of_singles, of_pairs)
+            gradient = of_singles[wave, row] if wave < 4 else of_pairs[row, wave - 4]
             for channel in range(channels):
                 seen = gradient[channel] * given[channel]
                 along += seen * scale[channel]
@@ -193,47 +212,68 @@ def normalise_back(
                 features[row, begin : begin + channels],
                 found[row, begin : begin + channels],
             )
-            gradient = part_of(wave, row, of_singles, of_pairs)
+            gradient = of_singles[wave, row] if wave < 4 else of_pairs[row, wave - 4]
             for channel in range(channels):
                 into[channel] = factor * (
                     gradient[channel] * scale[channel] - given[channel] * pull
                 )
 
 
-@jit
+@jit_views
 def _gather(begin: int, end: int, singles: Floats, pairs: Floats, waves: Floats) -> None:
     """The waves of some rows from their parts, side by side: [8, rows * channels]."""
     channels = singles.shape[2]
     for row in range(begin, end):
         for wave in range(SYMMETRIES):
-            part = part_of(wave, row, singles, pairs)
+            part = singles[wave, row] if wave < 4 else pairs[row, wave - 4]
             first = (row - begin) * channels
             into = waves[wave, first : first + channels]
             for channel in range(channels):
                 into[channel] = part[channel]
 
 
-@jit
+@jit_views
 def _scatter(begin: int, end: int, waves: Floats, singles: Floats, pairs: Floats) -> None:
     """The reverse of `_gather`."""
     channels = singles.shape[2]
     for row in range(begin, end):
         for wave in range(SYMMETRIES):
-            part = part_of(wave, row, singles, pairs)
+            part = singles[wave, row] if wave < 4 else pairs[row, wave - 4]
             first = (row - begin) * channels
             given = waves[wave, first : first + channels]
             for channel in range(channels):
                 part[channel] = given[channel]
 
 
-@jit
+def _room(channels: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """For the waves of some rows and what becomes of them: pairs of layers twice, then products."""
+    wide, narrow = (SYMMETRIES, BLOCK * 2 * channels), (SYMMETRIES, BLOCK * channels)
+    return (
+        np.zeros(wide, dtype=np.float32),
+        np.zeros(wide, dtype=np.float32),
+        np.zeros(narrow, dtype=np.float32),
+        np.zeros(narrow, dtype=np.float32),
+    )
+
+
 def gate(singles: Floats, pairs: Floats, product: Floats, product_pairs: Floats) -> None:
     """Factor times what is positive of the gate, its other half; all of them parts of waves."""
+    parts = singles, by_position(pairs), product, by_position(product_pairs)
+    _gate(*parts, *_room(product.shape[2]))
+
+
+@jit_views
+def _gate(
+    singles: Floats,
+    pairs: Floats,
+    product: Floats,
+    product_pairs: Floats,
+    waves: Floats,
+    seen: Floats,
+    made: Floats,
+    made_waves: Floats,
+) -> None:
     rows, channels = product.shape[1], product.shape[2]
-    waves = np.zeros((SYMMETRIES, BLOCK * 2 * channels), dtype=np.float32)
-    seen = np.empty_like(waves)
-    made = np.zeros((SYMMETRIES, BLOCK * channels), dtype=np.float32)
-    made_waves = np.empty_like(made)
     for begin in range(0, rows, BLOCK):
         end = min(begin + BLOCK, rows)
         _gather(begin, end, singles, pairs, waves)
@@ -250,7 +290,6 @@ def gate(singles: Floats, pairs: Floats, product: Floats, product_pairs: Floats)
         _scatter(begin, end, made_waves, product, product_pairs)
 
 
-@jit
 def gate_back(
     singles: Floats,
     pairs: Floats,
@@ -260,11 +299,24 @@ def gate_back(
     found_pairs: Floats,
 ) -> None:
     """The gradients of factor and gate, from that of their product."""
+    given = singles, by_position(pairs), of_product, by_position(of_product_pairs)
+    _gate_back(*given, found, by_position(found_pairs), *_room(of_product.shape[2]))
+
+
+@jit_views
+def _gate_back(
+    singles: Floats,
+    pairs: Floats,
+    of_product: Floats,
+    of_product_pairs: Floats,
+    found: Floats,
+    found_pairs: Floats,
+    waves: Floats,
+    seen: Floats,
+    of_waves: Floats,
+    given: Floats,
+) -> None:
     rows, channels = of_product.shape[1], of_product.shape[2]
-    waves = np.zeros((SYMMETRIES, BLOCK * 2 * channels), dtype=np.float32)
-    seen = np.empty_like(waves)
-    of_waves = np.zeros((SYMMETRIES, BLOCK * channels), dtype=np.float32)
-    given = np.empty_like(of_waves)
     for begin in range(0, rows, BLOCK):
         end = min(begin + BLOCK, rows)
         _gather(begin, end, singles, pairs, waves)
