@@ -111,7 +111,8 @@ def true_samples(truth: Oracle, packed: Ints) -> Samples:
     kept = np.add.reduceat(keeps, labels.begin[:-1], dtype=np.int64)
     policy = (SHARE * keeps / np.repeat(kept, counts)).astype(np.uint16)
     weight = np.ones(len(packed), dtype=np.float32)
-    return Samples(packed, labels.values.astype(np.float32), weight, labels.begin, policy)
+    values, untried = labels.values.astype(np.float32), weight.astype(np.float16)
+    return Samples(packed, values, weight, untried, labels.begin, policy)
 
 
 @flushing_denormals()

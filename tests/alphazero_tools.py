@@ -72,6 +72,7 @@ def numbered(first: int, count: int) -> Samples:
         np.array([p.packed for p in chosen], dtype=np.int64),
         np.arange(first, first + count, dtype=np.float32),
         np.ones(count, dtype=np.float32),
+        np.ones(count, dtype=np.float16),
         np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         (np.concatenate(policies) * SHARE).astype(np.uint16),
     )

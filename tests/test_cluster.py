@@ -82,6 +82,7 @@ def test_packed_games_are_the_same_games(tmp_path: Path) -> None:
     config = by_tasks(tmp_path)
     config.selfplay.max_plies = 40  # some games are broken off
     config.selfplay.resign = 1.0  # and none before that
+    config.selfplay.inner_visits = 2
     evaluator = make_evaluator(config, torch.device("cpu"))
     games = drive(TaskGroup(config, range(12)).walk_to_the_end(), evaluator)
     assert len({game.truncated for game in games}) == 2

@@ -137,11 +137,14 @@ def test_a_new_sample_is_as_hard_as_any_and_errors_stay_with_their_samples() -> 
         assert replay.errors.tolist() == expected
 
 
-def test_a_run_that_remembers_no_errors_goes_on() -> None:
+def test_a_run_of_an_earlier_version_goes_on() -> None:
+    """It remembered errors by another name, or none."""
     replay = make_replay()
     replay.add(numbered(0, 20))
     state = replay.state()
-    del state["errors"]
+    del state["error"]
+    replay.set_state(state | {"errors": torch.full((20,), 0.25)})
+    assert replay.errors.tolist() == [0.25] * 20
     replay.set_state(state)
     assert replay.errors.tolist() == [1.0] * 20
 

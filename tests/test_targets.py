@@ -170,7 +170,7 @@ def test_values_are_moved_away_from_the_middle() -> None:
     """Nothing moves at 0, at the middle and at a win; the order of values stays."""
     values = np.linspace(-1, 1, 201)
     for strength, middle in ((0.5, 0.15), (1.5, 0.15), (2.0, 0.1)):
-        moved = np.array([sharpened(value, strength, middle) for value in values.tolist()])
+        moved = sharpened(values, strength, middle)
         assert np.allclose(moved, -moved[::-1])
         assert (np.diff(moved) >= 0).all()
         size, change = np.abs(values), np.abs(moved) - np.abs(values)
@@ -179,12 +179,16 @@ def test_values_are_moved_away_from_the_middle() -> None:
         assert (change[~still & (size < middle)] < 0).all()
         assert (change[~still & (size > middle)] > 0).all()
         assert np.abs(moved).max() == 1
-    assert [sharpened(value, 0.0, 0.15) for value in values.tolist()] == values.tolist()
+    assert sharpened(values, 0.0, 0.15).tolist() == values.tolist()
 
 
 def test_the_searchs_own_values_are_sharpened_and_outcomes_are_not() -> None:
     game, sharp = played_game(3), played_game(3)
-    sharp.decisions = [d._replace(value=sharpened(d.value, 1.0, 0.2)) for d in sharp.decisions]
+    values = sharpened(np.array([d.value for d in sharp.decisions]), 1.0, 0.2)
+    sharp.decisions = [
+        decision._replace(value=value)
+        for decision, value in zip(sharp.decisions, values.tolist(), strict=True)
+    ]
     config = TargetsConfig(root_share=0.3, sharpen=1.0, sharpen_from=0.2)
     plain = unsharpened(root_share=0.3)
     assert value_targets(game, config) == value_targets(sharp, plain)

@@ -59,6 +59,9 @@ class SelfPlayConfig:
     it a position that can be played on for ever is worth what the network says it is."""
     temperature_plies: int = 15
     """PUCT: plies drawn at the search's temperature; later ones play the most visited action."""
+    inner_visits: int = 0
+    """Positions below the root that a full search has visited so often, or proven, are learnt from
+    as well: samples that cost no search of their own. 0: the root alone."""
     memory: int = 65_536
     """Positions whose evaluations each group keeps for as long as the weights stay the same, in 150
     bytes each; many are met several times. 0: none."""
@@ -292,6 +295,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "selfplay.temperature_plies": (0, 10**6),
     "selfplay.resign": (0, 1),
     "selfplay.resign_share": (0, 1),
+    "selfplay.inner_visits": (0, 10**6),
     "selfplay.memory": (0, 2**26),
     "selfplay.max_plies": (1, 10**6),
     "cluster.workers": (0, 10**6),

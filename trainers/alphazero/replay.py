@@ -57,7 +57,6 @@ class Replay:
         self._observer = observer
         self.total = 0
         self._room = _room_for(0, 0)
-        self._errors = np.empty(0, np.float16)  # [room]: what the network got wrong of each value
         self._first = self._last = 0  # of the window, in its room
 
     def __len__(self) -> int:
@@ -74,7 +73,14 @@ class Replay:
         """The window without a copy: `begin` counts from the room's first policy, not its own."""
         room, rows = self._room, slice(self._first, self._last)
         begin = room.begin[self._first : self._last + 1]
-        return Samples(room.packed[rows], room.value[rows], room.weight[rows], begin, room.policy)
+        return Samples(
+            room.packed[rows],
+            room.value[rows],
+            room.weight[rows],
+            room.error[rows],
+            begin,
+            room.policy,
+        )
 
     def window(self) -> int:
         """How many samples are kept now."""
@@ -96,17 +102,15 @@ class Replay:
 
         So each sample is copied once or twice in its life, however many rounds it stays.
         """
-        window, errors = self.samples, self.errors.copy()
+        window = self.samples
         rows, policies = window.size + new.size, len(window.policy) + len(new.policy)
-        self._take(_room_for(2 * rows, 2 * policies), window, errors)
+        self._take(_room_for(2 * rows, 2 * policies), window)
 
-    def _take(self, room: Samples, window: Samples, errors: npt.NDArray[np.float16]) -> None:
+    def _take(self, room: Samples, window: Samples) -> None:
         """Go on in another room, with this window alone."""
         self._room = room
-        self._errors = np.empty(len(room.packed), np.float16)
         self._first = self._last = 0
         self._append(window)
-        self.errors[:] = errors
 
     def _append(self, new: Samples) -> None:
         room, first, last = self._room, self._last, self._last + new.size
@@ -114,9 +118,9 @@ class Replay:
         room.packed[first:last] = new.packed
         room.value[first:last] = new.value
         room.weight[first:last] = new.weight
+        room.error[first:last] = new.error
         room.begin[first + 1 : last + 1] = begin + new.begin[1:]
         room.policy[begin : begin + len(new.policy)] = new.policy
-        self._errors[first:last] = 1  # nobody has tried it yet
         self._last = last
 
     def draw(self, rng: np.random.Generator, size: int, view: View) -> Batch:
@@ -144,8 +148,8 @@ class Replay:
 
     @property
     def errors(self) -> npt.NDArray[np.float16]:
-        """[window]: how far from its target each value was when it was last learnt from."""
-        return self._errors[self._first : self._last]
+        """[window]: how far from its target the network's value was when it was last asked."""
+        return self._room.error[self._first : self._last]
 
     def learnt(self, rows: torch.Tensor, errors: torch.Tensor) -> None:
         """How wrong the network was about samples of the present window."""
@@ -158,7 +162,9 @@ class Replay:
         mask = np.empty((size, NUM_ACTIONS), dtype=np.int8)
         policy = np.zeros((size, NUM_ACTIONS), dtype=np.float32)
         _write_batch(
-            window,
+            window.packed,
+            window.begin,
+            window.policy,
             rows,
             turns,
             self._rules.code,
@@ -181,14 +187,14 @@ class Replay:
         arrays = {
             name: torch.from_numpy(array.copy()) for name, array in self.samples._asdict().items()
         }
-        return {"total": self.total, "errors": torch.from_numpy(self.errors.copy()), **arrays}
+        return {"total": self.total, **arrays}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.total = state["total"]
+        untried = torch.ones(len(state["packed"]))  # a run of a version that did not remember
+        state = {"error": state.get("errors", untried), **state}
         window = Samples(*(state[name].numpy() for name in Samples._fields))
-        untried = torch.ones(window.size)  # a run of a version that did not remember
-        errors = state.get("errors", untried).numpy().astype(np.float16)
-        self._take(_room_for(window.size, len(window.policy)), window, errors)
+        self._take(_room_for(window.size, len(window.policy)), window)
 
 
 def _room_for(samples: int, policies: int) -> Samples:
@@ -196,6 +202,7 @@ def _room_for(samples: int, policies: int) -> Samples:
         np.empty(samples, np.int64),
         np.empty(samples, np.float32),
         np.empty(samples, np.float32),
+        np.empty(samples, np.float16),
         np.zeros(samples + 1, np.int64),
         np.empty(policies, np.uint16),
     )
@@ -203,7 +210,9 @@ def _room_for(samples: int, policies: int) -> Samples:
 
 @jit
 def _write_batch(
-    samples: Samples,
+    positions: npt.NDArray[np.int64],
+    begins: npt.NDArray[np.int64],
+    shares: npt.NDArray[np.uint16],
     rows: npt.NDArray[np.int64],
     turns: npt.NDArray[np.int64],
     rules: int,
@@ -216,11 +225,11 @@ def _write_batch(
     legal = np.empty(MAX_LEGAL, dtype=np.int64)
     for index in range(len(rows)):
         row, turn = rows[index], turns[index]
-        before = samples.packed[row]
+        before = positions[row]
         packed = symmetric(before, turn)
         write_observation(packed, rules, side_of(packed), planes, observation[index])
         write_mask(packed, rules, mask[index])
-        begin = samples.begin[row]
+        begin = begins[row]
         for number in range(write_legal(before, rules, legal)):
-            share = np.float32(samples.policy[begin + number]) / np.float32(SHARE)
+            share = np.float32(shares[begin + number]) / np.float32(SHARE)
             policy[index, images[turn, legal[number]]] = share

@@ -10,6 +10,7 @@ is a handful of arrays, saved with the run, so that a resumed run plays on the s
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -24,6 +25,7 @@ from pylos_env.rules import Rules
 from trainers.alphazero.config import SelfPlayConfig
 from trainers.search import (
     Evaluate,
+    Inner,
     Memory,
     Search,
     SearchConfig,
@@ -32,6 +34,7 @@ from trainers.search import (
     drive,
     remembered,
 )
+from trainers.search.inner import from_bytes, to_bytes
 from trainers.search.tree import Ints
 
 # streams of chance within one game
@@ -51,6 +54,7 @@ class Decision(NamedTuple):
     proven: int
     strays: bool  # not the search's action was played, but a random one
     policy: npt.NDArray[np.float32]  # [legal actions, ascending]
+    guess: float = math.nan  # of the network alone, as far as it is known
 
 
 @dataclass
@@ -61,6 +65,8 @@ class Game:
     start: int
     actions: list[int] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
+    inner: list[Inner] = field(default_factory=list)
+    """Of each decision, if asked for: what its search found out below the root."""
     seen: set[int] = field(default_factory=set, repr=False, compare=False)
     """All positions since the last random action, while it is under way."""
     end: int = 0
@@ -171,7 +177,12 @@ class GameGroup:
             full,
             actions,
         )
+        records: list[Inner] = []
+        if config.inner_visits:
+            records = self._search.inner(len(games), config.inner_visits)
         for row in np.flatnonzero(full).tolist():
+            if records:
+                games[row].inner.append(records[row])
             count = result.num_legal[row]
             games[row].decisions.append(
                 Decision(
@@ -181,6 +192,7 @@ class GameGroup:
                     int(result.proven[row]),
                     bool(strays[row]),
                     result.policy[row, :count].copy(),
+                    float(result.guess[row]),
                 )
             )
         finished: list[Game] = []
@@ -233,10 +245,8 @@ class GameGroup:
                     "number": game.number,
                     "start": game.start,
                     "actions": list(game.actions),
-                    "decisions": [
-                        [d.packed, d.ply, d.value, d.proven, d.strays, d.policy.tobytes()]
-                        for d in game.decisions
-                    ],
+                    "decisions": [[*d[:5], d.policy.tobytes(), d.guess] for d in game.decisions],
+                    "inner": [to_bytes(record) for record in game.inner],
                 }
                 for game in self.games
             ],
@@ -247,10 +257,13 @@ class GameGroup:
         self.games = []
         for row, saved in enumerate(state["games"]):
             decisions = [
-                Decision(packed, ply, value, proven, strays, np.frombuffer(policy, np.float32))
-                for packed, ply, value, proven, strays, policy in saved["decisions"]
+                Decision._make(
+                    [*one[:5], np.frombuffer(one[5], np.float32), *(one[6:] or [math.nan])]
+                )
+                for one in saved["decisions"]
             ]
             game = Game(saved["number"], saved["start"], list(saved["actions"]), decisions)
+            game.inner = [from_bytes(columns) for columns in saved.get("inner", ())]
             self.games.append(game)
             position = game.start
             game.seen = {position}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 from pylos_env.kernel import side_of
 from trainers.alphazero.config import TargetsConfig
 from trainers.alphazero.selfplay import Game, winner_of
+from trainers.search import joined
 
 SHARE: Final = 65535
 """A policy's share of 1 as it is stored."""
@@ -22,6 +22,7 @@ class Samples(NamedTuple):
     packed: npt.NDArray[np.int64]  # [samples]
     value: npt.NDArray[np.float32]  # [samples], for the side to move
     weight: npt.NDArray[np.float32]  # [samples]: of the value's loss, 0 where nothing is known
+    error: npt.NDArray[np.float16]  # [samples]: how wrong the network was, when it was last asked
     begin: npt.NDArray[np.int64]  # [samples + 1]
     policy: npt.NDArray[np.uint16]  # [legal actions of all samples, ascending]: share * SHARE
 
@@ -56,7 +57,9 @@ def value_targets(
     ply = len(game.actions)
     share = (1 - progress) * config.root_share + progress * config.final_root_share
     cut = min(1.0, progress / config.stray_trust) if config.stray_trust else 1.0
-    for decision in reversed(game.decisions):
+    found = np.array([decision.value for decision in game.decisions])
+    values = sharpened(found, config.sharpen, config.sharpen_from).tolist()
+    for decision, value in zip(reversed(game.decisions), reversed(values), strict=True):
         fading = config.win_discount ** (ply - decision.ply)
         ply = decision.ply
         side = side_of(decision.packed)
@@ -66,41 +69,54 @@ def value_targets(
         else:
             mixed = max(share, cut) if decision.strays else share
             known = known or mixed == 1
-            value = sharpened(decision.value, config.sharpen, config.sharpen_from)
             for seat, own in ((side, value), (1 - side, -value)):
                 following[seat] = (1 - mixed) * fading * following[seat] + mixed * own
         targets.append((following[side], 1.0) if known else (0.0, 0.0))
     return targets[::-1]
 
 
-def sharpened(value: float, strength: float, middle: float) -> float:
-    """A value moved away from `middle`, or its negative: towards 0 below it, towards a win above.
+def sharpened(
+    values: npt.NDArray[np.floating], strength: float, middle: float
+) -> npt.NDArray[np.floating]:
+    """Values moved away from `middle`, or its negative: towards 0 below it, towards a win above.
 
     0, the middle and a win stay where they are.
     """
-    size = abs(value)
-    moved = size + strength * size * (size - middle) * (1 - size)
-    return math.copysign(min(1.0, max(0.0, moved)), value)
+    sizes = np.abs(values)
+    moved = sizes + strength * sizes * (sizes - middle) * (1 - sizes)
+    farther: npt.NDArray[np.floating] = np.copysign(np.clip(moved, 0, 1), values)
+    return farther
 
 
 def samples_of(games: list[Game], config: TargetsConfig, progress: float = 0.0) -> Samples:
-    """All recorded positions of finished games, in the order of their games' numbers.
+    """All recorded positions of finished games, in the order of their games' numbers, and behind
+    them what searches found out below their roots: there their own word is all that is known.
 
     `progress` is the share of the run that is over.
     """
-    packed, values, weights, policies = [], [], [], []
+    packed, values, weights, guesses, policies = [], [], [], [], []
     for game in sorted(games, key=lambda game: game.number):
         targets = value_targets(game, config, progress)
         for decision, (value, weight) in zip(game.decisions, targets, strict=True):
             packed.append(decision.packed)
             values.append(value)
             weights.append(weight)
+            guesses.append(decision.guess)
             policies.append(decision.policy)
-    sizes = [len(policy) for policy in policies]
+    inner = joined([inner for game in games for inner in game.inner])
+    found = sharpened(inner.value, config.sharpen, config.sharpen_from)
+    if config.trust_proofs:
+        found = np.where(inner.proven != 0, inner.proven, found)
+    sizes = np.array([len(policy) for policy in policies], dtype=np.int64)
+    shares = np.concatenate([np.empty(0, np.float32), *policies, inner.policy])
+    all_values = np.concatenate([values, found]).astype(np.float32)
+    all_weights = np.concatenate([weights, np.ones(len(found))]).astype(np.float32)
+    errors = all_weights * np.abs(all_values - np.concatenate([guesses, inner.guess]))
     return Samples(
-        np.array(packed, dtype=np.int64),
-        np.array(values, dtype=np.float32),
-        np.array(weights, dtype=np.float32),
-        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        np.rint(np.concatenate([np.empty(0, np.float32), *policies]) * SHARE).astype(np.uint16),
+        np.concatenate([np.array(packed, dtype=np.int64), inner.packed]),
+        all_values,
+        all_weights,
+        np.where(np.isnan(errors), 1, errors).astype(np.float16),
+        np.cumsum(np.concatenate([[0], sizes, inner.num_legal])),
+        np.rint(shares * SHARE).astype(np.uint16),
     )

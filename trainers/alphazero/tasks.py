@@ -18,13 +18,13 @@ from pylos_env.rules import Rules
 from trainers.alphazero.config import AlphaZeroConfig
 from trainers.alphazero.selfplay import Decision, Game, GameGroup, Tally
 from trainers.inference import Inference
-from trainers.search import Walk, drive_together
+from trainers.search import Inner, Walk, drive_together, joined, parted
 
 NO_GAME: Final = -1
 _GAME_NUMBERS: Final = tuple(
     field.name
     for field in dataclasses.fields(Game)
-    if field.name not in ("actions", "decisions", "seen")
+    if field.name not in ("actions", "decisions", "inner", "seen")
 )
 _DECISION_NUMBERS: Final = tuple(name for name in Decision._fields if name != "policy")
 
@@ -46,6 +46,9 @@ class GameBatch(NamedTuple):
     decisions: dict[str, npt.NDArray[Any]]  # [decisions of all games] each
     num_legal: npt.NDArray[np.int16]  # [decisions]
     policy: npt.NDArray[np.float32]  # [legal actions of all decisions]
+    num_inner: npt.NDArray[np.int64]  # [games]: records of what searches found below their roots
+    inner_sizes: npt.NDArray[np.int64]  # [records]: positions
+    inner: Inner  # of all records
 
 
 class Played(NamedTuple):
@@ -122,6 +125,9 @@ def pack(games: list[Game]) -> GameBatch:
         {name: np.array([getattr(d, name) for d in decisions]) for name in _DECISION_NUMBERS},
         np.array([len(policy) for policy in policies], dtype=np.int16),
         np.concatenate([np.empty(0, np.float32), *policies]),
+        np.array([len(game.inner) for game in games], dtype=np.int64),
+        np.array([len(inner.packed) for game in games for inner in game.inner], dtype=np.int64),
+        joined([inner for game in games for inner in game.inner]),
     )
 
 
@@ -135,16 +141,24 @@ def unpack(batch: GameBatch) -> list[Game]:
     ]
     actions = batch.actions.tolist()
     rows = zip(*(batch.games[name].tolist() for name in _GAME_NUMBERS), strict=True)
-    games, action, decision = [], 0, 0
-    counts = zip(batch.num_actions.tolist(), batch.num_decisions.tolist(), strict=True)
-    for row, (num_actions, num_decisions) in zip(rows, counts, strict=True):
+    records = parted(batch.inner, batch.inner_sizes)
+    games, action, decision, record = [], 0, 0, 0
+    counts = zip(
+        batch.num_actions.tolist(),
+        batch.num_decisions.tolist(),
+        batch.num_inner.tolist(),
+        strict=True,
+    )
+    for row, (num_actions, num_decisions, num_inner) in zip(rows, counts, strict=True):
         games.append(
             Game(
                 **dict(zip(_GAME_NUMBERS, row, strict=True)),
                 actions=actions[action : action + num_actions],
                 decisions=decisions[decision : decision + num_decisions],
+                inner=records[record : record + num_inner],
             )
         )
         action += num_actions
         decision += num_decisions
+        record += num_inner
     return games

@@ -24,6 +24,7 @@ from pylos_env.options import check_count
 from pylos_env.position import Position
 from pylos_env.rules import Rules
 from trainers.search import roots, tree
+from trainers.search.inner import Inner, inner_of
 from trainers.search.tree import (
     LEAF_TO_EVALUATE,
     NO_LEAF,
@@ -109,6 +110,7 @@ class SearchResult(NamedTuple):
     policy: npt.NDArray[np.float32]  # [games, most]: the improved policy, to learn from
     visits: npt.NDArray[np.int32]  # [games, most]
     proven: npt.NDArray[np.int8]  # [games]: 1 a proven win, -1 a proven loss, 0 neither
+    guess: npt.NDArray[np.float32]  # [games]: what the evaluator alone says of the root
     plies: npt.NDArray[np.int32]  # [games]: that all simulations together went down
 
 
@@ -205,6 +207,11 @@ class Search:
             check_finite(_grow(trees, leaves, code, games, logits, values, temperature))
         return result_of(trees, keys, config, self._noise if gumbel else None)
 
+    def inner(self, num_games: int, visits: int) -> list[Inner]:
+        """What the last search found out below the roots: see `inner`."""
+        config = self.config
+        return inner_of(self._trees, num_games, visits, config.c_visit, config.c_scale)
+
 
 def result_of(trees: Trees, keys: Ints, config: SearchConfig, noise: Floats | None) -> SearchResult:
     """What the roots say; `noise` [games, edges] is the Gumbel root's, None means PUCT."""
@@ -219,6 +226,7 @@ def result_of(trees: Trees, keys: Ints, config: SearchConfig, noise: Floats | No
         np.zeros(shape, dtype=np.float32),
         np.zeros(shape, dtype=np.int32),
         trees.proven[:games, ROOT].copy(),
+        trees.value[:games, ROOT].copy(),
         np.empty(games, dtype=np.int32),
     )
     gumbel = noise is not None
@@ -400,8 +408,8 @@ def _write_result(
             result.legal[game, number] = trees.action[game, first + number]
             result.visits[game, number] = trees.edge_visits[game, first + number]
         if gumbel:
-            roots.write_gumbel_policy(trees, game, c_visit, c_scale, scores)
-            result.value[game] = roots.improved_value(trees, game, scores)
+            roots.write_gumbel_policy(trees, game, ROOT, c_visit, c_scale, scores)
+            result.value[game] = roots.improved_value(trees, game, ROOT, scores)
             edge = roots.gumbel_choice(
                 trees, game, noise[game], c_visit, c_scale, result.policy[game]
             )

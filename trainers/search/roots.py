@@ -119,21 +119,21 @@ def root_value(trees: Trees, game: int) -> float:
 
 
 @jit
-def improved_value(trees: Trees, game: int, policy: Floats) -> float:
-    """What the root is worth under the improved policy: exact where proven.
+def improved_value(trees: Trees, game: int, node: int, policy: Floats) -> float:
+    """What a node is worth under its improved policy: exact where proven.
 
     The mean of a Gumbel root's simulations would not do: it spreads them over many actions, good
     and bad, only to find the best.
     """
-    if trees.proven[game, ROOT] != UNPROVEN:
-        return float(trees.proven[game, ROOT])
-    first = trees.first_edge[game, ROOT]
+    if trees.proven[game, node] != UNPROVEN:
+        return float(trees.proven[game, node])
+    first = trees.first_edge[game, node]
     total, seen = 0.0, 0.0
-    for number in range(trees.num_edges[game, ROOT]):
+    for number in range(trees.num_edges[game, node]):
         if trees.edge_visits[game, first + number] > 0:
             total += policy[number] * edge_worth(trees, game, first + number, 0.0)
             seen += policy[number]
-    return total / seen if seen > 0 else float(trees.value[game, ROOT])
+    return total / seen if seen > 0 else float(trees.value[game, node])
 
 
 @jit
@@ -146,10 +146,12 @@ def edge_worth(trees: Trees, game: int, edge: int, unvisited: float) -> float:
 
 
 @jit
-def write_improved(trees: Trees, game: int, c_visit: float, c_scale: float, scores: Floats) -> None:
-    """Each root edge's logit plus its scaled completed value, into `scores`."""
-    first = trees.first_edge[game, ROOT]
-    count = trees.num_edges[game, ROOT]
+def write_improved(
+    trees: Trees, game: int, node: int, c_visit: float, c_scale: float, scores: Floats
+) -> None:
+    """The logit of each edge of a node plus its scaled completed value, into `scores`."""
+    first = trees.first_edge[game, node]
+    count = trees.num_edges[game, node]
     seen, seen_worth, visits, most = 0.0, 0.0, 0, 0
     for edge in range(first, first + count):
         times = trees.edge_visits[game, edge]
@@ -158,7 +160,7 @@ def write_improved(trees: Trees, game: int, c_visit: float, c_scale: float, scor
             seen_worth += trees.prior[game, edge] * edge_worth(trees, game, edge, 0.0)
             visits += times
             most = max(most, times)
-    mixed = float(trees.value[game, ROOT])
+    mixed = float(trees.value[game, node])
     if visits > 0:
         mixed = (mixed + visits * seen_worth / max(seen, 1e-12)) / (1 + visits)
     scale = (c_visit + most) * c_scale
@@ -208,7 +210,7 @@ def _best_of_all(
     trees: Trees, game: int, noise: Floats, c_visit: float, c_scale: float, scores: Floats
 ) -> int:
     """The root's edge with the best score; edges proven to lose come last."""
-    write_improved(trees, game, c_visit, c_scale, scores)
+    write_improved(trees, game, ROOT, c_visit, c_scale, scores)
     first = trees.first_edge[game, ROOT]
     best, best_loses, best_score = NO_EDGE, False, np.float32(0)
     for number in range(trees.num_edges[game, ROOT]):
@@ -221,32 +223,32 @@ def _best_of_all(
 
 
 @jit
-def is_refuted(trees: Trees, game: int, edge: int) -> bool:
-    """Whether an edge of the root must not be played: a proven win stands beside it, or it loses.
+def is_refuted(trees: Trees, game: int, node: int, edge: int) -> bool:
+    """Whether an edge of a node must not be played: a proven win stands beside it, or it loses.
 
     In a lost position no edge is worse than the others.
     """
-    root = trees.proven[game, ROOT]
-    if root == PROVEN_WIN:
+    proven = trees.proven[game, node]
+    if proven == PROVEN_WIN:
         return bool(trees.edge_proven[game, edge] != PROVEN_WIN)
-    return bool(root != PROVEN_LOSS and trees.edge_proven[game, edge] == PROVEN_LOSS)
+    return bool(proven != PROVEN_LOSS and trees.edge_proven[game, edge] == PROVEN_LOSS)
 
 
 @jit
 def write_gumbel_policy(
-    trees: Trees, game: int, c_visit: float, c_scale: float, policy: Floats
+    trees: Trees, game: int, node: int, c_visit: float, c_scale: float, policy: Floats
 ) -> None:
     """The learning target: the softmax of logits plus scaled completed values, into `policy`."""
-    first = trees.first_edge[game, ROOT]
-    count = trees.num_edges[game, ROOT]
-    write_improved(trees, game, c_visit, c_scale, policy)
+    first = trees.first_edge[game, node]
+    count = trees.num_edges[game, node]
+    write_improved(trees, game, node, c_visit, c_scale, policy)
     largest = np.float32(-np.inf)
     for number in range(count):
-        if not is_refuted(trees, game, first + number):
+        if not is_refuted(trees, game, node, first + number):
             largest = max(largest, policy[number])
     total = np.float32(0)
     for number in range(count):
-        if is_refuted(trees, game, first + number):
+        if is_refuted(trees, game, node, first + number):
             policy[number] = 0
         else:
             policy[number] = np.exp(policy[number] - largest)
@@ -259,12 +261,12 @@ def gumbel_choice(
     trees: Trees, game: int, noise: Floats, c_visit: float, c_scale: float, scores: Floats
 ) -> int:
     """The edge to play: of the most visited the best score; a proven win before all."""
-    write_improved(trees, game, c_visit, c_scale, scores)
+    write_improved(trees, game, ROOT, c_visit, c_scale, scores)
     first = trees.first_edge[game, ROOT]
     best, best_visits, best_score = first, -1, np.float32(0)
     for number in range(trees.num_edges[game, ROOT]):
         edge = first + number
-        if is_refuted(trees, game, edge):
+        if is_refuted(trees, game, ROOT, edge):
             continue
         visits = trees.edge_visits[game, edge]
         score = scores[number] + noise[number]
@@ -280,12 +282,12 @@ def write_visit_policy(trees: Trees, game: int, policy: Floats) -> None:
     count = trees.num_edges[game, ROOT]
     total = np.float32(0)
     for number in range(count):
-        refuted = is_refuted(trees, game, first + number)
+        refuted = is_refuted(trees, game, ROOT, first + number)
         policy[number] = 0 if refuted else trees.edge_visits[game, first + number]
         total += policy[number]
     if total == 0:
         for number in range(count):
-            refuted = is_refuted(trees, game, first + number)
+            refuted = is_refuted(trees, game, ROOT, first + number)
             policy[number] = 0 if refuted else trees.prior[game, first + number]
             total += policy[number]
     policy[:count] /= total
