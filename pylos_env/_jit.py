@@ -131,7 +131,8 @@ def jit_views(function: F) -> F:
     """`jit` for kernels that slice arrays in inner loops: no references are counted.
 
     Numba counts those to every slice by atomic operations, which took a sixth of a network's time.
-    Such kernels can neither make an array nor return one; Numba refuses them.
+    Such kernels can neither make an array nor return one: Numba refuses them. Nor may they call a
+    kernel that returns one: that is not refused, and leaks.
     """
     return _compiled(function, fastmath=False, counted=False)
 
@@ -142,8 +143,9 @@ def jit_view_sums(function: F) -> F:
 
 
 def _compiled(function: F, fastmath: bool | set[str], counted: bool = True) -> F:
-    options: dict[str, Any] = {} if counted else {"_nrt": False}
-    dispatcher: Any = numba.njit(nogil=True, fastmath=fastmath, **options)(function)
+    # said either way: left out, a kernel would inherit it from the first one that calls it
+    options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "_nrt": counted}
+    dispatcher: Any = numba.njit(**options)(function)
     with contextlib.suppress(RuntimeError):  # Numba's way to say that no cache folder is writable
         dispatcher._cache = _FunctionCache(function)
     return cast(F, dispatcher)

@@ -7,6 +7,7 @@ comes from a solved table where one exists.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Final, cast
 
 import numpy as np
@@ -21,6 +22,8 @@ from pylos_web.thinking import Guard
 from trainers.play.advice import HINT_DEPTH, Adviser
 from trainers.play.game import Game
 
+Choose = Callable[[Position, int, Guard], int]
+"""An action for a position, by a key of chance."""
 REVIEW_DEPTH: Final = 4
 BAD_SWING: Final = 0.6
 """How much of an estimate one action may cost before it counts as a mistake."""
@@ -44,21 +47,16 @@ class Analyst:
         """The rest of the turn as the adviser would play it."""
         position = after = game.position
         actions, moves = list[int](), list[str]()
+        who, best = self._advice(position)
         while after.side == position.side and after.outcome is Outcome.ONGOING:
             guard.check()
-            actions.append(self._best(after, key, guard))
+            actions.append(best(after, key, guard))
             moves.append(after.move_name(actions[-1]))
             after = after.play(actions[-1])
         text = position.actions_text(actions)
         if len(actions) > 1 and actions[-1] == STOP and not position.take_backs_left:
             text += ", then stop"
-        if self._adviser.oracle(position.rules):
-            told = f"exact: {self._adviser.exact(position)}"
-        elif analyst := self._levels.analyst(position.rules):
-            told = analyst[0].label
-        else:
-            told = f"a search {HINT_DEPTH} turns deep"
-        return Hint(seq=seq, actions=actions, moves=moves, text=f"{text} ({told})")
+        return Hint(seq=seq, actions=actions, moves=moves, text=f"{text} ({who})")
 
     def analyse(self, game: Game, seq: int, ply: int, guard: Guard) -> Analysis:
         """A position's estimate, its truth, and both for every legal action, best first."""
@@ -109,13 +107,20 @@ class Analyst:
 
     # Inside
 
-    def _best(self, position: Position, key: int, guard: Guard) -> int:
+    def _advice(self, position: Position) -> tuple[str, Choose]:
+        """Who knows best what to play here, and their choice."""
         if oracle := self._adviser.oracle(position.rules):
-            best = oracle.best_actions(position)
-            return best[key % len(best)]
+
+            def perfect(after: Position, key: int, _: Guard) -> int:
+                best = oracle.best_actions(after)
+                return best[key % len(best)]
+
+            return f"exact: {self._adviser.exact(position)}", perfect
         if analyst := self._levels.analyst(position.rules):
-            return analyst[1].think(position, key, guard).action
-        return self._searcher(HINT_DEPTH).act(position, key)
+            level, thinker = analyst
+            return level.label, lambda after, key, guard: thinker.think(after, key, guard).action
+        searcher = self._searcher(HINT_DEPTH)
+        return f"a search {HINT_DEPTH} turns deep", lambda after, key, _: searcher.act(after, key)
 
     def _searcher(self, depth: int) -> AlphaBetaAgent:
         """A search's table belongs to one thread."""

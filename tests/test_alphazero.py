@@ -27,6 +27,7 @@ from trainers.alphazero.beginning import first_network
 from trainers.alphazero.cli import AlphaZeroConfig  # from here, since that registers it
 from trainers.alphazero.config import BudgetConfig, check
 from trainers.alphazero.evaluate import Judge
+from trainers.alphazero.targets import Samples
 from trainers.alphazero.train import Trainer, train
 from trainers.alphazero.workers import Processes
 from trainers.arena import MatchResult
@@ -99,13 +100,20 @@ def test_a_process_that_dies_is_named(tmp_path: Path) -> None:
             workers.begin(build(config.network, RULES))
 
 
-@pytest.mark.parametrize(("after", "learnt", "saved"), [(1, False, 0), (7, True, 0), (11, True, 1)])
+@pytest.mark.parametrize(
+    ("after", "inner_visits", "learnt", "saved"),
+    [(1, 0, False, 0), (7, 0, True, 0), (11, 0, True, 1), (7, 2, True, 1)],
+)
 def test_an_interrupted_run_goes_on_bit_for_bit(
-    tmp_path: Path, after: int, learnt: bool, saved: int
+    tmp_path: Path, after: int, inner_visits: int, learnt: bool, saved: int
 ) -> None:
-    """Stopped before learning begins, before the first checkpoint, and after it."""
-    run_quietly(tiny(tmp_path / "whole"))
-    config = tiny(tmp_path / "parts")
+    """Stopped before learning begins, before the first checkpoint, and after it; and one that
+    learns from positions inside its searches too.
+    """
+    config = tiny(tmp_path / "whole")
+    config.selfplay.inner_visits = inner_visits
+    run_quietly(config)
+    config = dataclasses.replace(config, run=str(tmp_path / "parts"))
     with RunFolder(tmp_path / "parts") as folder:
         trainer = Trainer(config, folder)
         cycles = itertools.count(1)
@@ -133,7 +141,8 @@ def test_an_interrupted_run_goes_on_bit_for_bit(
     for state in states:
         state.pop("seconds")  # type: ignore[union-attr]
     assert str(states[0]["groups"]) == str(states[1]["groups"])
-    assert torch.equal(*(state["replay"]["errors"] for state in states))  # type: ignore[index]
+    for name in Samples._fields:
+        assert torch.equal(*(state["replay"][name] for state in states)), name  # type: ignore[index]
     assert states[0]["judge"]["results"] == states[1]["judge"]["results"]
 
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pylos_env import Position, kernel
+from tests.alphazero_tools import tiny
 from tests.test_games import knows_nothing
 from tests.test_search import RULES, Node, PlainSearch, labelled, opinionated
-from trainers.alphazero.config import SelfPlayConfig, TargetsConfig
+from trainers.alphazero.config import SelfPlayConfig, TargetsConfig, check
 from trainers.alphazero.selfplay import GameGroup
 from trainers.alphazero.targets import SHARE, samples_of, sharpened
-from trainers.search import Inner, Search, SearchConfig, joined, parted
+from trainers.search import Inner, Search, SearchConfig
+from trainers.search.inner import join_inner, split_inner
+from trainers.settings import ConfigError
 
 
 def nodes_below(node: Node) -> Iterator[Node]:
@@ -66,7 +70,8 @@ def test_they_are_what_a_plain_search_knows_there() -> None:
     search = Search(RULES, config, len(packed))
     search.run(packed, np.zeros(len(packed), np.int64), opinionated)
     proofs = 0
-    for position, found in zip(packed.tolist(), search.inner(len(packed), 5), strict=True):
+    records = search.inner(np.arange(len(packed)), 5)
+    for position, found in zip(packed.tolist(), records, strict=True):
         plain = PlainSearch(Position(position, RULES), config)
         for _ in range(60):
             if not plain.root.proven:
@@ -91,29 +96,40 @@ def test_more_visits_leave_fewer() -> None:
     packed = np.full(4, kernel.START)
     search = Search(RULES, SearchConfig(simulations=64), 4)
     search.run(packed, np.arange(4), opinionated)
-    sizes = [sum(len(part.packed) for part in search.inner(4, visits)) for visits in (1, 4, 16, 64)]
+    rows = np.arange(4)
+    sizes = [
+        sum(len(part.packed) for part in search.inner(rows, visits)) for visits in (1, 4, 16, 64)
+    ]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] == 64 * 4
     assert sizes[-1] == 0  # the root is a decision, and not among them
+    all_of_them = search.inner(rows, 4)
+    some = search.inner(np.array([3, 1]), 4)
+    assert [part.packed.tolist() for part in some] == [
+        all_of_them[row].packed.tolist() for row in (3, 1)
+    ]
 
 
-def test_records_can_be_joined_and_parted() -> None:
+def test_records_can_be_joined_and_split() -> None:
     packed = labelled()[0].packed[:5]
     search = Search(RULES, SearchConfig(simulations=32), 5)
     search.run(packed, np.arange(5), opinionated)
-    parts = [*search.inner(5, 4), *search.inner(5, 1000)]
+    parts = [*search.inner(np.arange(5), 4), *search.inner(np.arange(5), 1000)]
     sizes = np.array([len(part.packed) for part in parts])
     assert sizes[:5].sum() > 10
     assert not sizes[5:].all()
-    again = parted(joined(parts), sizes)
+    again = split_inner(join_inner(parts), sizes)
     for one, other in zip(parts, again, strict=True):
         assert [column.tolist() for column in one] == [column.tolist() for column in other]
-    assert len(joined([]).packed) == 0
-    assert parted(joined([]), np.empty(0, np.int64)) == []
+    assert len(join_inner([]).packed) == 0
+    assert split_inner(join_inner([]), np.empty(0, np.int64)) == []
 
 
 def made_up_group(inner_visits: int) -> GameGroup:
-    config = SelfPlayConfig(games=8, full_share=0.5, quick_simulations=2, inner_visits=inner_visits)
+    """Without a memory, to which the made-up network would have to see both colours alike."""
+    config = SelfPlayConfig(
+        games=8, full_share=0.5, quick_simulations=2, inner_visits=inner_visits, memory=0
+    )
     return GameGroup(RULES, SearchConfig(simulations=16), config, 7, 0, 1)
 
 
@@ -137,16 +153,36 @@ def test_a_group_of_games_records_them_with_its_decisions() -> None:
             assert [c.tolist() for c in record] == [c.tolist() for c in same]
 
 
+def test_a_group_of_an_earlier_version_goes_on() -> None:
+    """Its decisions knew neither what the network had thought nor what lay below them."""
+    group = made_up_group(3)
+    for _ in range(6):
+        group.step(opinionated)
+    state = group.state()
+    for game in state["games"]:
+        game["decisions"] = [decision[:6] for decision in game["decisions"]]
+        del game["inner"]
+    again = made_up_group(3)
+    again.set_state(state)
+    for one, other in zip(group.games, again.games, strict=True):
+        assert [d.value for d in one.decisions] == [d.value for d in other.decisions]
+        assert all(math.isnan(decision.guess) for decision in other.decisions)
+    samples = samples_of(again.games, TargetsConfig())
+    assert samples.size > 10
+    assert (samples.error == 1).all()
+
+
 def test_they_are_samples_behind_those_of_the_roots() -> None:
     """Worth what the search says, sharpened, or what it has proved."""
     group = made_up_group(3)
     games = []
     while len(games) < 12:
-        games += group.step(knows_nothing)
-    config = TargetsConfig(sharpen=1.0, sharpen_from=0.2)
-    samples = samples_of(games, config)
-    roots = samples_of([replace(game, inner=[]) for game in games], config)
-    records = joined([record for game in games for record in game.inner])
+        games += group.step(opinionated)
+    config = TargetsConfig(sharpen=1.0, sharpen_from=0.2, stray_trust=0.5)
+    samples = samples_of(games[::-1], config, 1.0)
+    roots = samples_of([replace(game, inner=[]) for game in games], config, 1.0)
+    games.sort(key=lambda game: game.number)
+    records = join_inner([record for game in games for record in game.inner])
     size = roots.size
     assert samples.size == size + len(records.packed)
     for all_of_them, first in zip(samples[:4], roots[:4], strict=True):
@@ -161,8 +197,35 @@ def test_they_are_samples_behind_those_of_the_roots() -> None:
     assert np.diff(samples.begin)[size:].tolist() == records.num_legal.tolist()
     shares = samples.policy[samples.begin[size] :] / SHARE
     assert shares == pytest.approx(records.policy, abs=1e-4)
-    guesses = [decision.guess for game in games for decision in game.decisions]
-    guesses += records.guess.tolist()
-    assert samples.error == pytest.approx(np.abs(samples.value - guesses), abs=1e-3)
-    distrusted = samples_of(games, TargetsConfig(sharpen=0.0, trust_proofs=False))
-    assert distrusted.value[size:] == pytest.approx(records.value)
+    alone = opinionated(samples.packed)[1]  # of the network that played
+    assert samples.error == pytest.approx(np.abs(samples.value - alone), abs=1e-3)
+    assert len(np.unique(alone)) > 20
+
+
+def test_they_weigh_as_much_as_searches_are_trusted() -> None:
+    """By the share of the run that is over; what is proven counts fully at once."""
+    group = made_up_group(3)
+    games = []
+    while len(games) < 12:
+        games += group.step(opinionated)
+    config = TargetsConfig(stray_trust=0.5)
+    size = sum(len(game.decisions) for game in games)
+    records = join_inner(
+        [inner for game in sorted(games, key=lambda game: game.number) for inner in game.inner]
+    )
+    proven = records.proven != 0
+    assert 0 < proven.sum() < len(proven)
+    for progress, trust in ((0.0, 0.0), (0.25, 0.5), (0.5, 1.0), (1.0, 1.0)):
+        samples = samples_of(games, config, progress)
+        assert (samples.weight[size:][proven] == 1).all()
+        assert (samples.weight[size:][~proven] == trust).all()
+    unknown = samples_of(games, config, 0.0)
+    assert (unknown.error[size:][~proven] == 1).all()  # its policy is learnt from all the same
+    assert (samples_of(games, TargetsConfig(stray_trust=0.0)).weight == 1).all()
+
+
+def test_one_visit_is_refused(tmp_path: Path) -> None:
+    config = tiny(tmp_path)
+    config.selfplay.inner_visits = 1
+    with pytest.raises(ConfigError, match=r"^selfplay\.inner_visits: "):
+        check(config)

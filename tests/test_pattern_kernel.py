@@ -68,6 +68,13 @@ def test_the_kernel_answers_as_the_network_does(kind: str, text: str, canonical:
         assert np.count_nonzero(logits[row]) <= len(legal)
 
 
+@pytest.mark.parametrize("kind", ["mlp", *KERNELS])
+def test_nothing_to_answer_is_answered(kind: str) -> None:
+    rules = Rules.of("advanced")
+    logits, values = Evaluator(network(rules, kind=kind), rules, CPU)(np.empty(0, dtype=np.int64))
+    assert (logits.shape, values.shape) == ((0, kernel.NUM_ACTIONS), (0,))
+
+
 @pytest.mark.parametrize("kind", KERNELS)
 def test_positions_are_answered_alone_as_in_a_batch(kind: str) -> None:
     rules = Rules.of("advanced")

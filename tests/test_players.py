@@ -19,7 +19,9 @@ from trainers.checkpoints import CheckpointError, CheckpointInfo, CheckpointWarn
 from trainers.evaluator import Evaluator, LegalOnly
 from trainers.network import NetworkConfig, build
 from trainers.players import NetworkPlayer, SearchPlayer
+from trainers.running import torch_threads
 from trainers.search import SearchConfig
+from trainers.search.tree import Floats, Ints
 
 RULES = Rules.of("advanced")
 
@@ -382,3 +384,22 @@ def test_at_the_board_a_search_keeps_its_tree(evaluator: Evaluator) -> None:
         position = position.play(player.act(position))
         kept.append(player._tree.kept_visits)
     assert max(kept) > config.simulations
+
+
+def test_at_the_board_a_network_has_one_core() -> None:
+    """A second one would wait for the first, the longer the busier the machine."""
+    network = build(NetworkConfig("mlp"), RULES)
+    threads = []
+
+    class Watched(Evaluator):
+        def __call__(self, packed: Ints) -> tuple[Floats, Floats]:
+            threads.append(torch.get_num_threads())
+            return super().__call__(packed)
+
+    watched = Watched(network, RULES, torch.device("cpu"))
+    player = SearchPlayer(watched, SearchConfig(simulations=4), "search").at_board()
+    with torch_threads(3):
+        player.act(Position.start(RULES))
+        player.value(Position.start(RULES))
+        assert set(threads) == {1}
+        assert torch.get_num_threads() == 3

@@ -120,7 +120,7 @@ def test_hard_samples_are_drawn_more_often_than_easy_ones() -> None:
     assert shares == pytest.approx(np.array([0.25, 0.625, 1, 1]) / 2.875, abs=0.01)
 
 
-def test_a_new_sample_is_as_hard_as_any_and_errors_stay_with_their_samples() -> None:
+def test_errors_stay_with_their_samples() -> None:
     """However the window moves, and in a run that goes on."""
     replay = make_replay(capacity=50, start=50, easy_share=0.1)
     expected: list[float] = []
@@ -138,13 +138,12 @@ def test_a_new_sample_is_as_hard_as_any_and_errors_stay_with_their_samples() -> 
 
 
 def test_a_run_of_an_earlier_version_goes_on() -> None:
-    """It remembered errors by another name, or none."""
+    """It remembered no errors: everything is as hard as can be."""
     replay = make_replay()
     replay.add(numbered(0, 20))
+    replay.learnt(torch.arange(20), torch.zeros(20))
     state = replay.state()
     del state["error"]
-    replay.set_state(state | {"errors": torch.full((20,), 0.25)})
-    assert replay.errors.tolist() == [0.25] * 20
     replay.set_state(state)
     assert replay.errors.tolist() == [1.0] * 20
 

@@ -283,7 +283,7 @@ class _Product(torch.autograd.Function):
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         singles, pairs = context.saved_tensors
         of_product, of_pairs = (gradient.contiguous().numpy() for gradient in gradients)
-        found, found_pairs = torch.empty_like(singles), torch.empty_like(pairs)
+        found, found_pairs = torch.empty_like(singles), pairs.new_empty(pairs.shape)
         gate_back(
             singles.numpy(), pairs.numpy(), of_product, of_pairs, found.numpy(), found_pairs.numpy()
         )

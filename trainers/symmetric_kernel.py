@@ -162,7 +162,7 @@ def _add(features: Floats, singles: Floats, pairs: Floats) -> None:
 
 def _finish(features: Floats, ends: Ends, values: Floats) -> None:
     """The end of the body in place, and the value head."""
-    by_wave = features.reshape(len(features), SYMMETRIES, -1)
+    by_wave = features.reshape(len(features), SYMMETRIES, features.shape[1] // SYMMETRIES)
     _write_ends(features, by_wave, ends, values, np.empty(by_wave.shape[1:], dtype=np.float32))
 
 

@@ -153,7 +153,8 @@ def by_position(pairs: Floats) -> Floats:
     """Pairs of waves, [2 * batch, 2 * channels] in layers, as the last four waves of each position,
     [batch, 4, channels].
     """
-    return pairs.reshape(len(pairs) // 2, 4, -1)
+    assert pairs.flags.c_contiguous  # a copy would be written to in vain
+    return pairs.reshape(len(pairs) // 2, 4, pairs.shape[1] // 2)
 
 
 def normalise(features: Floats, scale: Floats, singles: Floats, pairs: Floats) -> None:

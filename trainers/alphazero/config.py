@@ -61,7 +61,9 @@ class SelfPlayConfig:
     """PUCT: plies drawn at the search's temperature; later ones play the most visited action."""
     inner_visits: int = 0
     """Positions below the root that a full search has visited so often, or proven, are learnt from
-    as well: samples that cost no search of their own. 0: the root alone."""
+    as well: samples that cost no search of their own, but count for `learner.reuse` and take their
+    place in the window. Their values are the search's word alone, which `targets.stray_trust` says
+    how far to trust. 0: the root alone."""
     memory: int = 65_536
     """Positions whose evaluations each group keeps for as long as the weights stay the same, in 150
     bytes each; many are met several times. 0: none."""
@@ -125,13 +127,15 @@ class TargetsConfig:
     stray_trust: float = 0.2
     """The share of the run after which only the search says what a position was worth from which a
     random action was played (`selfplay.stray_share`); until then what followed counts too, less and
-    less."""
+    less. Positions inside searches (`selfplay.inner_visits`) have their full weight from then on,
+    and a growing one until then."""
     trust_proofs: bool = True
     """A position that the search has proven won or lost is worth exactly that."""
     sharpen: float = 2.0
     """How far the search's own values are moved before they are learnt: towards a win above
-    `sharpen_from`, towards 0 below it. 0: not at all. A search averages over actions that a winner
-    would not play, so values that rest on its values stay timid."""
+    `sharpen_from` (with the defaults 0.5 becomes 0.7, and 0.76 a win), and a little towards 0
+    below it. 0: not at all. A search averages over actions that a winner would not play, so values
+    that rest on its values stay timid."""
     sharpen_from: float = 0.1
     """The value, of either side, that stays where it is."""
 
@@ -148,7 +152,8 @@ class ReplayConfig:
     """The window is at least this share of all samples so far, up to the capacity."""
     easy_share: float = 0.3
     """How often a sample is drawn whose value the network knows already, against one that it has
-    wrong by half a win or more or has not tried yet; 1: all alike."""
+    wrong by half a win or more; 1: all alike. Before it is learnt from for the first time, what the
+    network that played thought of it counts."""
 
 
 @dataclass
@@ -379,6 +384,11 @@ def check(config: AlphaZeroConfig) -> None:
         raise ConfigError("budget: set minutes, games or steps")
     if config.learner.batch % config.learner.accumulate:
         raise ConfigError("learner.accumulate: must divide learner.batch")
+    if config.selfplay.inner_visits == 1:
+        raise ConfigError(
+            "selfplay.inner_visits: expected 0, or 2 and more: after one visit a search knows "
+            "what the network said, and no more"
+        )
     if config.selfplay.quick_simulations > config.search.simulations:
         raise ConfigError("selfplay.quick_simulations: more than search.simulations")
     if config.cluster.in_flight < config.cluster.tasks_per_cycle:

@@ -48,7 +48,7 @@ class Losses(NamedTuple):
     policy: Tensor
     value: Tensor
     entropy: Tensor  # of the network's policy over legal actions, in nats
-    errors: Tensor  # [batch]: how far each known value is from its target
+    errors: Tensor  # [batch]: how far each value is from its target; 1 where that is not known
 
 
 class StepReport(NamedTuple):
@@ -83,7 +83,8 @@ def losses_of(output: Output, batch: Batch, known: Tensor | None = None) -> Loss
 
 
 def errors_of(output: Output, batch: Batch) -> Tensor:
-    return (output.value.detach().float() - batch.value).abs() * batch.weight
+    errors = (output.value.detach().float() - batch.value).abs()
+    return torch.where(batch.weight > 0, errors, 1.0)
 
 
 def value_loss_of(output: Output, batch: Batch, known: Tensor | None = None) -> Tensor:

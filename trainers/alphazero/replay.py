@@ -192,7 +192,7 @@ class Replay:
     def set_state(self, state: dict[str, Any]) -> None:
         self.total = state["total"]
         untried = torch.ones(len(state["packed"]))  # a run of a version that did not remember
-        state = {"error": state.get("errors", untried), **state}
+        state = {"error": untried, **state}
         window = Samples(*(state[name].numpy() for name in Samples._fields))
         self._take(_room_for(window.size, len(window.policy)), window)
 

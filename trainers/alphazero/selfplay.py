@@ -177,12 +177,12 @@ class GameGroup:
             full,
             actions,
         )
-        records: list[Inner] = []
+        searched = np.flatnonzero(full)
         if config.inner_visits:
-            records = self._search.inner(len(games), config.inner_visits)
-        for row in np.flatnonzero(full).tolist():
-            if records:
-                games[row].inner.append(records[row])
+            records = self._search.inner(searched, config.inner_visits)
+            for row, record in zip(searched.tolist(), records, strict=True):
+                games[row].inner.append(record)
+        for row in searched.tolist():
             count = result.num_legal[row]
             games[row].decisions.append(
                 Decision(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pylos_env.kernel import side_of
 from trainers.alphazero.config import TargetsConfig
 from trainers.alphazero.selfplay import Game, winner_of
-from trainers.search import joined
+from trainers.search.inner import join_inner
 
 SHARE: Final = 65535
 """A policy's share of 1 as it is stored."""
@@ -22,7 +22,8 @@ class Samples(NamedTuple):
     packed: npt.NDArray[np.int64]  # [samples]
     value: npt.NDArray[np.float32]  # [samples], for the side to move
     weight: npt.NDArray[np.float32]  # [samples]: of the value's loss, 0 where nothing is known
-    error: npt.NDArray[np.float16]  # [samples]: how wrong the network was, when it was last asked
+    error: npt.NDArray[np.float16]  # [samples]: of the network's value, when it was last asked;
+    # 1 where nothing is known
     begin: npt.NDArray[np.int64]  # [samples + 1]
     policy: npt.NDArray[np.uint16]  # [legal actions of all samples, ascending]: share * SHARE
 
@@ -56,7 +57,7 @@ def value_targets(
     targets: list[tuple[float, float]] = []
     ply = len(game.actions)
     share = (1 - progress) * config.root_share + progress * config.final_root_share
-    cut = min(1.0, progress / config.stray_trust) if config.stray_trust else 1.0
+    cut = _trust(config, progress)
     found = np.array([decision.value for decision in game.decisions])
     values = sharpened(found, config.sharpen, config.sharpen_from).tolist()
     for decision, value in zip(reversed(game.decisions), reversed(values), strict=True):
@@ -75,12 +76,18 @@ def value_targets(
     return targets[::-1]
 
 
+def _trust(config: TargetsConfig, progress: float) -> float:
+    """How far the search's own value is trusted where no outcome speaks of a position."""
+    return min(1.0, progress / config.stray_trust) if config.stray_trust else 1.0
+
+
 def sharpened(
     values: npt.NDArray[np.floating], strength: float, middle: float
 ) -> npt.NDArray[np.floating]:
-    """Values moved away from `middle`, or its negative: towards 0 below it, towards a win above.
+    """Values moved away from `middle`, or its negative: towards a win above it, and a little
+    towards 0 below.
 
-    0, the middle and a win stay where they are.
+    0, the middle and a win stay where they are; what would be moved beyond a win becomes one.
     """
     sizes = np.abs(values)
     moved = sizes + strength * sizes * (sizes - middle) * (1 - sizes)
@@ -90,12 +97,14 @@ def sharpened(
 
 def samples_of(games: list[Game], config: TargetsConfig, progress: float = 0.0) -> Samples:
     """All recorded positions of finished games, in the order of their games' numbers, and behind
-    them what searches found out below their roots: there their own word is all that is known.
+    them what searches found out below their roots: there their own word is all that is known, and
+    counts as much as it is trusted.
 
     `progress` is the share of the run that is over.
     """
     packed, values, weights, guesses, policies = [], [], [], [], []
-    for game in sorted(games, key=lambda game: game.number):
+    games = sorted(games, key=lambda game: game.number)
+    for game in games:
         targets = value_targets(game, config, progress)
         for decision, (value, weight) in zip(game.decisions, targets, strict=True):
             packed.append(decision.packed)
@@ -103,20 +112,20 @@ def samples_of(games: list[Game], config: TargetsConfig, progress: float = 0.0) 
             weights.append(weight)
             guesses.append(decision.guess)
             policies.append(decision.policy)
-    inner = joined([inner for game in games for inner in game.inner])
+    inner = join_inner([record for game in games for record in game.inner])
     found = sharpened(inner.value, config.sharpen, config.sharpen_from)
-    if config.trust_proofs:
-        found = np.where(inner.proven != 0, inner.proven, found)
+    trusted = np.where(inner.proven != 0, 1.0, _trust(config, progress))
     sizes = np.array([len(policy) for policy in policies], dtype=np.int64)
     shares = np.concatenate([np.empty(0, np.float32), *policies, inner.policy])
     all_values = np.concatenate([values, found]).astype(np.float32)
-    all_weights = np.concatenate([weights, np.ones(len(found))]).astype(np.float32)
-    errors = all_weights * np.abs(all_values - np.concatenate([guesses, inner.guess]))
+    all_weights = np.concatenate([weights, trusted]).astype(np.float32)
+    errors = np.abs(all_values - np.concatenate([guesses, inner.guess]))
+    unknown = np.isnan(errors) | (all_weights == 0)
     return Samples(
         np.concatenate([np.array(packed, dtype=np.int64), inner.packed]),
         all_values,
         all_weights,
-        np.where(np.isnan(errors), 1, errors).astype(np.float16),
+        np.where(unknown, 1, errors).astype(np.float16),
         np.cumsum(np.concatenate([[0], sizes, inner.num_legal])),
         np.rint(shares * SHARE).astype(np.uint16),
     )

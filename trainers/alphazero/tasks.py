@@ -18,7 +18,8 @@ from pylos_env.rules import Rules
 from trainers.alphazero.config import AlphaZeroConfig
 from trainers.alphazero.selfplay import Decision, Game, GameGroup, Tally
 from trainers.inference import Inference
-from trainers.search import Inner, Walk, drive_together, joined, parted
+from trainers.search import Inner, Walk, drive_together
+from trainers.search.inner import join_inner, split_inner
 
 NO_GAME: Final = -1
 _GAME_NUMBERS: Final = tuple(
@@ -127,7 +128,7 @@ def pack(games: list[Game]) -> GameBatch:
         np.concatenate([np.empty(0, np.float32), *policies]),
         np.array([len(game.inner) for game in games], dtype=np.int64),
         np.array([len(inner.packed) for game in games for inner in game.inner], dtype=np.int64),
-        joined([inner for game in games for inner in game.inner]),
+        join_inner([inner for game in games for inner in game.inner]),
     )
 
 
@@ -141,7 +142,7 @@ def unpack(batch: GameBatch) -> list[Game]:
     ]
     actions = batch.actions.tolist()
     rows = zip(*(batch.games[name].tolist() for name in _GAME_NUMBERS), strict=True)
-    records = parted(batch.inner, batch.inner_sizes)
+    records = split_inner(batch.inner, batch.inner_sizes)
     games, action, decision, record = [], 0, 0, 0
     counts = zip(
         batch.num_actions.tolist(),

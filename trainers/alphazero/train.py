@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from pylos_env.batch import default_threads
 from pylos_env.errors import PylosError
@@ -252,8 +253,8 @@ class Trainer:
                 begun.append(self.learner.begin_step(batch, self.progress()))
                 drawn.append(batch.rows)
             self._steps += reports_of(begun)
-            for step, rows in zip(begun, drawn, strict=True):
-                self.replay.learnt(rows, step.errors)
+            if begun:
+                self.replay.learnt(torch.cat(drawn), torch.cat([step.errors for step in begun]))
 
     def _steps_due(self) -> int:
         if self.progress() >= 1:

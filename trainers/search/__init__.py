@@ -1,7 +1,7 @@
 """Tree search, of many games at once or of one at its board; the evaluator is passed in."""
 
 from trainers.search.batched import Evaluate, Search, SearchConfig, SearchResult, Walk, drive
-from trainers.search.inner import Inner, joined, parted
+from trainers.search.inner import Inner
 from trainers.search.memory import Memory, remembered
 from trainers.search.pipeline import Pending, drive_together
 from trainers.search.single import GameSearch
@@ -18,7 +18,5 @@ __all__ = [
     "Walk",
     "drive",
     "drive_together",
-    "joined",
-    "parted",
     "remembered",
 ]

@@ -207,10 +207,13 @@ class Search:
             check_finite(_grow(trees, leaves, code, games, logits, values, temperature))
         return result_of(trees, keys, config, self._noise if gumbel else None)
 
-    def inner(self, num_games: int, visits: int) -> list[Inner]:
-        """What the last search found out below the roots: see `inner`."""
+    def inner(self, games: Ints, visits: int) -> list[Inner]:
+        """What the last search found out below the roots of these games.
+
+        Policies are Gumbel's, improved by `c_visit` and `c_scale`, whatever the root.
+        """
         config = self.config
-        return inner_of(self._trees, num_games, visits, config.c_visit, config.c_scale)
+        return inner_of(self._trees, games, visits, config.c_visit, config.c_scale)
 
 
 def result_of(trees: Trees, keys: Ints, config: SearchConfig, noise: Floats | None) -> SearchResult:

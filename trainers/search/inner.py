@@ -40,11 +40,9 @@ NOTHING: Final = Inner(
 )
 
 
-def inner_of(
-    trees: Trees, num_games: int, visits: int, c_visit: float, c_scale: float
-) -> list[Inner]:
-    """For each game the positions that its search visited so often, or proved."""
-    counts, edges = _count(trees, num_games, visits)
+def inner_of(trees: Trees, games: Ints, visits: int, c_visit: float, c_scale: float) -> list[Inner]:
+    """For each of these games the positions that its search visited so often, or proved."""
+    counts, edges = _count(trees, games, visits)
     positions = counts.sum()
     found = Inner(
         np.empty(positions, dtype=np.int64),
@@ -54,26 +52,29 @@ def inner_of(
         np.empty(positions, dtype=np.int64),
         np.empty(edges.sum(), dtype=np.float32),
     )
-    _write(trees, num_games, visits, c_visit, c_scale, found)
-    return parted(found, counts)
+    _write(trees, games, visits, c_visit, c_scale, found)
+    return split_inner(found, counts)
 
 
-def joined(parts: Sequence[Inner]) -> Inner:
+def join_inner(parts: Sequence[Inner]) -> Inner:
     """All positions of some records."""
     columns: Any = zip(NOTHING, *parts, strict=True)
     return Inner._make(np.concatenate(column) for column in columns)
 
 
-def parted(whole: Inner, sizes: Ints) -> list[Inner]:
-    """The reverse of `joined`: the first so many positions, the next, and so on."""
+def split_inner(whole: Inner, sizes: Ints) -> list[Inner]:
+    """The reverse of `join_inner`: the first so many positions, the next, and so on.
+
+    In arrays of their own, so that one record that is kept does not keep all others.
+    """
     ends = np.concatenate([[0], np.cumsum(sizes)]).tolist()
     last_actions = np.concatenate([[0], np.cumsum(whole.num_legal)])[ends].tolist()
     parts = []
     for number in range(len(sizes)):
         rows = slice(ends[number], ends[number + 1])
         actions = slice(last_actions[number], last_actions[number + 1])
-        columns = [column[rows] for column in whole[:-1]]
-        parts.append(Inner._make([*columns, whole.policy[actions]]))
+        columns = [column[rows].copy() for column in whole[:-1]]
+        parts.append(Inner._make([*columns, whole.policy[actions].copy()]))
     return parts
 
 
@@ -94,24 +95,24 @@ def _is_known(trees: Trees, game: int, node: int, visits: int) -> bool:
 
 
 @jit
-def _count(trees: Trees, num_games: int, visits: int) -> tuple[Ints, Ints]:
+def _count(trees: Trees, games: Ints, visits: int) -> tuple[Ints, Ints]:
     """[games] each: positions to learn from, and their legal actions."""
-    counts, edges = np.zeros(num_games, dtype=np.int64), np.zeros(num_games, dtype=np.int64)
-    for game in range(num_games):
+    counts, edges = np.zeros(len(games), dtype=np.int64), np.zeros(len(games), dtype=np.int64)
+    for index, game in enumerate(games):
         for node in range(ROOT + 1, trees.num_nodes[game]):
             if _is_known(trees, game, node, visits):
-                counts[game] += 1
-                edges[game] += trees.num_edges[game, node]
+                counts[index] += 1
+                edges[index] += trees.num_edges[game, node]
     return counts, edges
 
 
 @jit
 def _write(
-    trees: Trees, num_games: int, visits: int, c_visit: float, c_scale: float, found: Inner
+    trees: Trees, games: Ints, visits: int, c_visit: float, c_scale: float, found: Inner
 ) -> None:
     policy = np.empty(MAX_LEGAL, dtype=np.float32)
     row, begin = 0, 0
-    for game in range(num_games):
+    for game in games:
         for node in range(ROOT + 1, trees.num_nodes[game]):
             if not _is_known(trees, game, node, visits):
                 continue
