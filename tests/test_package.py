@@ -72,6 +72,7 @@ TRAINER_ROOMS = [
     "checkpoints",
     "search.tree",
     "search.roots",
+    "search.inner",
     "search.batched",
     "search.memory",
     "search.pipeline",

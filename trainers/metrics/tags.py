@@ -146,7 +146,9 @@ TAGS: Final[Mapping[str, Tag]] = MappingProxyType(
             "self-play games finished since the run began", "count", main=True, result=True
         ),
         "selfplay/positions": Tag(
-            "positions recorded for learning since the run began", "count", result=True
+            "positions recorded for learning since the run began, those inside searches among them",
+            "count",
+            result=True,
         ),
         "selfplay/game_length": Tag("mean length of self-play games", "plies", _GAMES, main=True),
         "selfplay/draw_rate": Tag("self-play games that nobody won", "share", _SHARES),
